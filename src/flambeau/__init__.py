@@ -1,0 +1,42 @@
+"""Flambeau takes PyTorch programs to MLIR."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from flambeau import fx as fx
+    from flambeau.api import Module as Module
+    from flambeau.api import OutputType as OutputType
+    from flambeau.api import compile as compile
+    from flambeau.api import load as load
+    from flambeau.diagnostics import CompileError as CompileError
+    from flambeau.diagnostics import Diagnostic as Diagnostic
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "compile": "flambeau.api",
+    "load": "flambeau.api",
+    "Module": "flambeau.api",
+    "OutputType": "flambeau.api",
+    "CompileError": "flambeau.diagnostics",
+    "Diagnostic": "flambeau.diagnostics",
+}
+_SUBMODULES = ("fx",)
+
+__all__ = ["CompileError", "Diagnostic", "Module", "OutputType", "compile", "fx", "load"]
+
+
+def __getattr__(name: str) -> Any:
+    # Imported on first use, so that `import flambeau` costs nothing.
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    if name in _SUBMODULES:
+        return import_module(f"flambeau.{name}")
+    raise AttributeError(f"module 'flambeau' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -1,0 +1,221 @@
+"""compile(), load(), Module: what most users need."""
+
+from __future__ import annotations
+
+import enum
+import gc
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from xdsl.dialects.builtin import ModuleOp
+
+from flambeau.diagnostics import CompileError, Diagnostic
+from flambeau.ir.module import Signature, Weights
+from flambeau.ir.printing import generic_text, pretty_text
+
+if TYPE_CHECKING:
+    from flambeau.engines import Executable
+
+
+class OutputType(str, enum.Enum):
+    """How far a program is lowered."""
+
+    RAW = "raw"
+    """The torch dialect as imported."""
+    TORCH = "torch"
+    """The torch dialect under the backend contract: values only, in-place ops gone, decompositions applied."""
+    LINALG_ON_TENSORS = "linalg-on-tensors"
+    STABLEHLO = "stablehlo"
+    TOSA = "tosa"
+
+    def __str__(self) -> str:
+        return self.value
+
+    @staticmethod
+    def get(spec: str | OutputType) -> OutputType:
+        """The output type by its name, or by torch-mlir's spelling of it (`LINALG_ON_TENSORS`)."""
+        if isinstance(spec, OutputType):
+            return spec
+        normal = str(spec).lower().replace("_", "-")
+        for output in OutputType:
+            if normal == output.value:
+                return output
+        known = ", ".join(o.value for o in OutputType)
+        raise ValueError(f"unknown output type {spec!r}; it is one of {known}")
+
+
+@dataclass
+class Module:
+    """A program in MLIR with its weights."""
+
+    op: ModuleOp
+    weights: Weights
+    signatures: dict[str, Signature]
+    output_type: OutputType
+    timings: dict[str, float] = field(default_factory=dict)
+    """CPU seconds of each stage."""
+
+    def __str__(self) -> str:
+        return pretty_text(self.op)
+
+    def text(self, *, weights: str = "elided", generic: bool = False, locations: bool = False) -> str:
+        """The MLIR text. `weights="inline"` writes their contents into it, for one self-contained file."""
+        if weights not in ("elided", "inline"):
+            raise ValueError(f"weights is 'elided' or 'inline', not {weights!r}")
+        body = generic_text(self.op) if generic else pretty_text(self.op, locations)
+        return body + self._resources() if weights == "inline" and self.weights else body
+
+    def _resources(self) -> str:
+        from flambeau.ir.resources import resources_text
+
+        return resources_text(self.weights)
+
+    def engine_text(self) -> bytes:
+        """The text that IREE compiles: generic form, weights as named parameters."""
+        loads: dict[str, str] = {}
+
+        def load(name: str, type_: str) -> str:
+            loads[name] = type_
+            return f'util.global.load immutable @"{name}" : {type_}'
+
+        text = generic_text(self.op, load)
+        head, rest = text.split("\n", 1)
+        weights = [
+            f'util.global private @"{name}" = #flow.parameter.named<"model"::"{name}"> : {type_}'
+            for name, type_ in loads.items()
+        ]
+        return "\n".join([head, *weights, rest]).encode()
+
+    def save(self, path: str | Path) -> None:
+        """Write `model.mlir`, and `model.safetensors` with the weights beside it."""
+        from flambeau.ir.resources import save_module
+
+        save_module(Path(path), self.text(), self.weights)
+
+    def verify(self) -> None:
+        """Check the IR with xDSL's verifier."""
+        self.op.verify()
+
+
+@contextmanager
+def _stage(timings: dict[str, float], name: str) -> Iterator[None]:
+    start = time.process_time()
+    try:
+        yield
+    finally:
+        timings[name] = timings.get(name, 0.0) + time.process_time() - start
+
+
+@contextmanager
+def _paused_gc() -> Iterator[None]:
+    # IR is a web of references that lives until the end; collecting it midway doubles the time.
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def compile(
+    model: Any,
+    args: tuple[Any, ...] | None = None,
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    output_type: str | OutputType = OutputType.LINALG_ON_TENSORS,
+    dynamic_shapes: Any = None,
+    keep: Collection[str] = (),
+    function: str = "main",
+    verify: bool = False,
+) -> Module:
+    """Take a PyTorch program to MLIR.
+
+    `model` is an `nn.Module`, an `ExportedProgram`, an `fx.GraphModule`, or a `Module` to lower further. `args` and
+    `kwargs` are example inputs for an `nn.Module`; `dynamic_shapes` is `torch.export`'s. Ops named in `keep` are not
+    decomposed. Raises `CompileError` with every op that is not supported.
+    """
+    output = OutputType.get(output_type)
+    if isinstance(model, Module):
+        return _lower(model, output)
+    from flambeau.frontends.fx.compile import import_model
+
+    timings: dict[str, float] = {}
+    program = import_model(model, args, kwargs, dynamic_shapes, timings)
+    with _paused_gc():
+        with _stage(timings, "import"):
+            op, weights, signature = program(_keep(output, keep), function)
+        raw = Module(op, weights, {function: signature}, OutputType.RAW, timings)
+        module = _lower(raw, output)
+    if verify:
+        module.verify()
+    return module
+
+
+def _keep(output: OutputType, keep: Collection[str]) -> Callable[[str], bool]:
+    """Which ops the importer leaves whole: those that somebody downstream has a rule for."""
+    from flambeau.lowering.linalg.lower import rules
+    from flambeau.lowering.scalars import SCALAR_RULES
+    from flambeau.passes.pipelines import decomposed_ops
+
+    tables = (rules(), SCALAR_RULES, decomposed_ops())
+    names = set(keep)
+
+    def kept(name: str) -> bool:
+        return name in names or any(name in table for table in tables)
+
+    return kept
+
+
+_ORDER = {OutputType.RAW: 0, OutputType.TORCH: 1}
+
+
+def _lower(module: Module, output: OutputType) -> Module:
+    have, want = _ORDER.get(module.output_type, 2), _ORDER.get(output, 2)
+    if module.output_type == output:
+        return module
+    if have >= want:
+        raise CompileError(
+            [Diagnostic("lower", f"a {module.output_type} module cannot be taken to {output}: it is lowered already")]
+        )
+    op, timings = module.op, dict(module.timings)
+    if module.output_type is OutputType.RAW:
+        from flambeau.passes.pipelines import to_backend_contract
+
+        with _stage(timings, "passes"):
+            op = to_backend_contract(op)
+    if output is not OutputType.TORCH:
+        with _stage(timings, "lowering"):
+            op = _lowering(output)(op)
+    return Module(op, module.weights, module.signatures, output, timings)
+
+
+def _lowering(output: OutputType) -> Callable[[ModuleOp], ModuleOp]:
+    if output is OutputType.LINALG_ON_TENSORS:
+        from flambeau.lowering.linalg.lower import lower_to_linalg
+
+        return lower_to_linalg
+    raise CompileError(
+        [
+            Diagnostic(
+                "lower",
+                f"there is no lowering to {output} yet",
+                hint="Use output_type='linalg-on-tensors' or 'torch'.",
+            )
+        ]
+    )
+
+
+def load(module: Module | str | Path, *, engine: Any = "iree", **options: Any) -> Executable:
+    """A callable that runs the program, on torch tensors or numpy arrays. Takes a `Module` or a saved artefact."""
+    if isinstance(module, (str, Path)):
+        from flambeau.engines.iree import load_executable
+
+        return load_executable(Path(module), **options)
+    from flambeau.engines import get_engine
+
+    return get_engine(engine).compile(module, **options)

@@ -1,0 +1,141 @@
+"""Errors for people: what went wrong, where in their Python, what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from xdsl.ir import Attribute, Operation
+
+from flambeau.ir.locations import UNKNOWN, frames_of, module_path, user_frame
+
+
+@dataclass(frozen=True)
+class Diagnostic:
+    """One thing that a stage could not do, with all that is known about it."""
+
+    stage: str
+    """`export`, `import`, `passes`, `lower to linalg-on-tensors`, ..."""
+    reason: str
+    op: str = ""
+    """The op's name, `aten.foo.default`, when the trouble is with an op."""
+    schema: str = ""
+    operands: tuple[str, ...] = ()
+    results: tuple[str, ...] = ()
+    location: Attribute = UNKNOWN
+    hint: str = ""
+
+    @property
+    def file(self) -> str | None:
+        frame = user_frame(self.location)
+        return frame.file if frame else None
+
+    @property
+    def line(self) -> int | None:
+        frame = user_frame(self.location)
+        return frame.line if frame else None
+
+    @property
+    def stack(self) -> tuple[str, ...]:
+        """The Python lines that led here, innermost first."""
+        return tuple(str(f) for f in frames_of(self.location))
+
+    def place(self) -> str:
+        """The user's line, its text and its module, as lines of text; empty when nothing is known."""
+        frame = user_frame(self.location)
+        path = module_path(self.location)
+        if frame is None:
+            return f"  in module {path}" if path else ""
+        lines = [f"  at {frame}" + (f" in {frame.function}" if frame.function else "")]
+        if frame.source:
+            lines.append(f"      {frame.source}")
+        if path:
+            lines.append(f"  in module {path}")
+        return "\n".join(lines)
+
+    def key(self) -> tuple[str, str, str]:
+        return (self.stage, self.op, self.reason)
+
+
+@dataclass
+class CompileError(Exception):
+    """A program could not be compiled. `diagnostics` holds every reason, not only the first."""
+
+    diagnostics: Sequence[Diagnostic]
+    summary: str = ""
+    context: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        super().__init__(str(self))
+
+    def __str__(self) -> str:
+        groups: dict[tuple[str, str, str], list[Diagnostic]] = {}
+        for d in self.diagnostics:
+            groups.setdefault(d.key(), []).append(d)
+        head = self.summary or f"{len(self.diagnostics)} problem{'s' if len(self.diagnostics) != 1 else ''}"
+        return "\n\n".join([head, *(_group_text(group) for group in groups.values())])
+
+    def __reduce__(self) -> Any:
+        return (type(self), (self.diagnostics, self.summary))
+
+
+_SHOWN = 3
+
+
+def _group_text(group: Sequence[Diagnostic]) -> str:
+    first = group[0]
+    title = f"{first.op}: {first.reason}" if first.op else first.reason
+    lines = [f"[{first.stage}] {title}" + (f" ({len(group)} times)" if len(group) > 1 else "")]
+    if first.schema:
+        lines.append(f"  schema: {first.schema}")
+    places: set[str] = set()
+    for d in group:
+        place = d.place()
+        if place in places:
+            continue
+        places.add(place)
+        if len(places) > _SHOWN:
+            continue
+        if d.operands or d.results:
+            lines.append(f"  called with ({', '.join(d.operands)}) -> ({', '.join(d.results)})")
+        if place:
+            lines.append(place)
+    if len(places) > _SHOWN:
+        lines.append(f"  and at {len(places) - _SHOWN} more places")
+    if first.hint:
+        lines.append(f"  help: {first.hint}")
+    return "\n".join(lines)
+
+
+class Unsupported(Exception):
+    """Raised by a rule for a case that it does not cover; the text says which case."""
+
+    def __init__(self, reason: str, hint: str = "") -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.hint = hint
+
+
+def diagnostic_for(op: Operation, stage: str, reason: str, hint: str = "") -> Diagnostic:
+    """The diagnostic for a torch op, with its types and place."""
+    schema = getattr(op, "schema", None)
+    overload = getattr(op, "overload", "") or op.name
+    declaration = ""
+    if schema is not None:
+        qualified = f"{schema.namespace}::{schema.base_name}"
+        declaration = qualified + (f".{schema.overload_name}" if schema.overload_name else "") + schema.text
+    return Diagnostic(
+        stage=stage,
+        reason=reason,
+        op=overload,
+        schema=declaration,
+        operands=tuple(_short(o.type) for o in op.operands),
+        results=tuple(_short(r.type) for r in op.results),
+        location=op.location,
+        hint=hint,
+    )
+
+
+def _short(type_: Attribute) -> str:
+    return str(type_).removeprefix("!torch.")

@@ -1,0 +1,1 @@
+"""The dialects that Flambeau adds to xDSL's."""

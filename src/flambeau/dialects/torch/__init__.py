@@ -1,0 +1,1 @@
+"""The torch dialect: torch-mlir's types, ops and assembly."""

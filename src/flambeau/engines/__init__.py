@@ -1,0 +1,48 @@
+"""Engines run programs: they compile a module for some device and give back a callable.
+
+Importing this package imports neither PyTorch nor any engine; `get_engine` imports the one that is asked for.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any, Protocol, runtime_checkable
+
+from flambeau.engines.errors import EngineError, RunError
+
+__all__ = ["Engine", "EngineError", "Executable", "RunError", "get_engine"]
+
+_ENGINES = {
+    "iree": "flambeau.engines.iree:IreeEngine",
+}
+
+
+@runtime_checkable
+class Executable(Protocol):
+    """A compiled program, called as the Python callable that it was compiled from."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+
+
+@runtime_checkable
+class Engine(Protocol):
+    """Something that compiles modules; any object with these two members will do."""
+
+    name: str
+
+    def compile(self, module: Any, *args: Any, **options: Any) -> Executable:
+        """Compile every function of `module`; the options are the engine's own."""
+        ...
+
+
+def get_engine(engine: str | Engine) -> Engine:
+    """Return the engine of that name, or the given engine itself."""
+    if not isinstance(engine, str):
+        if not callable(getattr(engine, "compile", None)):
+            raise ValueError(f"an engine needs a `compile` method, and {type(engine).__name__!r} has none")
+        return engine
+    if engine not in _ENGINES:
+        raise ValueError(f"there is no engine {engine!r}; known engines: {', '.join(sorted(_ENGINES))}")
+    module, _, attribute = _ENGINES[engine].partition(":")
+    found: Engine = getattr(importlib.import_module(module), attribute)()
+    return found

@@ -1,0 +1,101 @@
+"""Torch tensors and numpy arrays behind one set of questions, without importing PyTorch for those who lack it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from typing import Any, TypeGuard
+
+import numpy as np
+import numpy.typing as npt
+
+from flambeau.ir import dtypes
+from flambeau.ir.dtypes import DType
+
+
+def is_torch(value: Any) -> bool:
+    """True for a torch tensor. Whoever holds one has imported PyTorch, so this never has to."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor)
+
+
+def is_numpy(value: Any) -> TypeGuard[npt.NDArray[Any]]:
+    """True for a numpy array; numpy's scalars (`np.float32(1)`) are none."""
+    return isinstance(value, np.ndarray)
+
+
+def is_array(value: Any) -> bool:
+    """True for what may be passed as a tensor."""
+    return is_numpy(value) or is_torch(value)
+
+
+def prefers_torch(values: Iterable[Any]) -> bool | None:
+    """Whether to answer these values with torch tensors (one of them is one), numpy arrays, or None: no opinion."""
+    seen = None
+    for value in values:
+        if is_torch(value):
+            return True
+        if is_numpy(value):
+            seen = False
+    return seen
+
+
+def dtype_of(array: Any) -> DType | None:
+    """The element type of a tensor or array; None for one that programs cannot have."""
+    if is_torch(array):
+        return dtypes.from_torch(array.dtype)
+    # The types that numpy itself lacks come from `ml_dtypes`, under PyTorch's names.
+    return dtypes.from_numpy(array.dtype) or dtypes.BY_NAME.get(array.dtype.name)
+
+
+def numpy_dtype(dtype: DType) -> np.dtype[Any]:
+    """The numpy type of these values, with the help of `ml_dtypes` if it is installed; else that of their bits."""
+    if dtype.numpy is not None:
+        return dtype.numpy
+    try:
+        import ml_dtypes
+
+        found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, dtype.name))
+        return found
+    except (ImportError, AttributeError):
+        return dtype.storage
+
+
+def as_bytes(array: Any) -> npt.NDArray[np.uint8]:
+    """The memory of a tensor or array as flat bytes: a view if it is contiguous, else of a contiguous copy."""
+    if is_torch(array):
+        if array.device.type != "cpu":
+            raise ValueError(f"it is on device {str(array.device)!r}, and this engine reads the memory of the CPU")
+        import torch
+
+        flat = array.detach().resolve_conj().resolve_neg().contiguous().reshape(-1)
+        data: npt.NDArray[np.uint8] = flat.view(torch.uint8).numpy()
+        return data
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+
+
+def to_torch(array: npt.NDArray[Any]) -> Any:
+    """A torch tensor over the memory of an array."""
+    import torch
+
+    dtype = dtype_of(array)
+    if dtype is None:
+        raise TypeError(f"{array.dtype} is not an element type of programs")
+    return torch.from_numpy(array.view(dtype.storage)).view(dtype.torch)
+
+
+def to_numpy(tensor: Any) -> npt.NDArray[Any]:
+    """An array over the memory of a torch tensor."""
+    dtype = dtype_of(tensor)
+    if dtype is None:
+        raise TypeError(f"{tensor.dtype} is not an element type of programs")
+    return as_bytes(tensor).view(dtype.storage).view(numpy_dtype(dtype)).reshape(tuple(tensor.shape))
+
+
+def overwrite(target: Any, value: Any) -> None:
+    """Copy `value` into the memory of `target`, which keeps its identity and strides."""
+    if is_torch(target):
+        # On a leaf that requires a gradient, PyTorch forbids what is written here under autograd's eyes.
+        target.detach().copy_(value if is_torch(value) else to_torch(value))
+    else:
+        target[...] = to_numpy(value) if is_torch(value) else value

@@ -1,0 +1,141 @@
+"""A loaded IREE artefact whose functions can be called."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import iree.runtime as rt
+import numpy as np
+
+from flambeau.engines.arrays import as_bytes, is_array, prefers_torch
+from flambeau.engines.errors import EngineError, RunError
+from flambeau.engines.iree.buffers import address, from_buffer_view, to_buffer_view
+from flambeau.ir.module import ScalarSpec, TensorSpec
+
+DEVICES = ("local-task", "local-sync")
+PARAMETER_SCOPE = "model"
+
+
+class Program:
+    """The functions of an artefact, over weights that stay where they are.
+
+    Weights are read from the tensors' own memory. Edits of a tensor after loading are seen if it was contiguous and
+    64-byte aligned, and if the compiler did not repack it (as the `model` profile does with weights of matrix
+    products). Torch tensors in give torch tensors out, numpy arrays give numpy arrays.
+    """
+
+    def __init__(self, vmfb: bytes, parameters: Mapping[str, Any], device: str = "local-task") -> None:
+        if device not in DEVICES:
+            raise ValueError(f"there is no device {device!r}; known devices: {', '.join(DEVICES)}")
+        self._parameters = parameters
+        self._device = rt.get_device(device)
+        self._lock = threading.Lock()  # one context is for one thread at a time, and a call lets other threads run
+        self._functions: dict[str, Any] = {}
+        instance = rt.VmInstance()
+        self._index = rt.ParameterIndex()
+        self._memory = []  # the index does not keep what it points to
+        for name, tensor in parameters.items():
+            try:
+                data = as_bytes(tensor)
+            except (ValueError, RuntimeError, TypeError) as error:
+                raise EngineError(f"cannot read the weight {name!r}: {error}") from error
+            self._memory.append(data)
+            self._index.add_buffer(name, data)
+        try:
+            self._module = rt.VmModule.copy_buffer(instance, vmfb)
+        except ValueError as error:
+            raise EngineError(f"this is not an artefact that IREE can load: {_reason(error)}") from error
+        provider = self._index.create_provider(scope=PARAMETER_SCOPE)
+        modules = [
+            rt.create_hal_module(instance, self._device),
+            rt.create_io_parameters_module(instance, provider),
+            self._module,
+        ]
+        try:
+            self._context = rt.VmContext(instance, modules=modules)
+        except (ValueError, IndexError, RuntimeError) as error:
+            raise EngineError(f"IREE could not load the program: {_reason(error)}") from error
+
+    @property
+    def functions(self) -> list[str]:
+        """The names of the functions that can be called."""
+        return [name for name in self._module.function_names if not name.startswith("__")]
+
+    def call(
+        self,
+        function: str,
+        args: Sequence[Any],
+        results: Sequence[TensorSpec | ScalarSpec],
+        *,
+        as_torch: bool | None = None,
+    ) -> list[Any]:
+        """Call a function with tensors and Python numbers; `results` are the types of what it returns.
+
+        Results are torch tensors if one of the arguments is (or, without arguments, one of the weights), unless
+        `as_torch` decides. No result shares memory with an argument or with another result.
+        """
+        if as_torch is None:
+            as_torch = prefers_torch(args)
+        if as_torch is None:
+            as_torch = prefers_torch(self._parameters.values()) or False
+        inputs = rt.VmVariantList(len(args))
+        alive = []  # not every view keeps the memory that it shows
+        seen: set[int] = set()
+        for arg in args:
+            if is_array(arg):
+                view, owner = to_buffer_view(self._device, arg)
+                inputs.push_ref(view.ref)
+                if owner is not None:
+                    alive.append(owner)
+                    seen.add(address(owner))
+            elif isinstance(arg, (float, np.floating)):
+                inputs.push_float(float(arg))
+            elif isinstance(arg, (int, np.integer, np.bool_)):
+                inputs.push_int(int(arg))
+            else:
+                raise TypeError(f"a program takes tensors and numbers, not a {type(arg).__name__}")
+        outputs = rt.VmVariantList(len(results))
+        found = self._function(function)
+        try:
+            with self._lock:
+                self._context.invoke(found, inputs, outputs)
+        except (RuntimeError, ValueError, IndexError) as error:
+            raise RunError(_reason(error)) from error
+        if len(outputs) != len(results):
+            raise RunError(f"{function!r} gave {len(outputs)} results where {len(results)} were expected")
+        return [self._result(outputs, i, spec, as_torch, seen) for i, spec in enumerate(results)]
+
+    def _function(self, name: str) -> Any:
+        if name not in self._functions:
+            found = self._module.lookup_function(name)
+            if found is None:
+                raise ValueError(f"the program has no function {name!r}; it has {', '.join(self.functions)}")
+            self._functions[name] = found
+        return self._functions[name]
+
+    def _result(self, outputs: Any, i: int, spec: TensorSpec | ScalarSpec, as_torch: bool, seen: set[int]) -> Any:
+        if isinstance(spec, ScalarSpec):
+            return {"int": int, "float": float, "bool": bool}[spec.kind](outputs.get_variant(i))
+        array = from_buffer_view(self._device, outputs.get_as_object(i, rt.HalBufferView), spec.dtype, as_torch)
+        if 0 in array.shape:
+            return array
+        # IREE returns an argument that did not change as it came, and equal results as one buffer.
+        if address(array) in seen:
+            return array.clone() if as_torch else array.copy()
+        seen.add(address(array))
+        return array
+
+
+def _reason(error: Exception) -> str:
+    """The part of IREE's message that is about the program and not about IREE's own source files."""
+    text = re.sub(r"\n\[ *\d+\].*", "", str(error), flags=re.DOTALL)
+    found = re.match(r"(?:Error [^:]*: )?\S+:\d+: ([A-Z_]+); (.*)", text, flags=re.DOTALL)
+    if not found:
+        return text.strip()
+    status, message = found.groups()
+    if status != "FAILED_PRECONDITION":  # which carries the text of an assertion, whatever is in there
+        message = re.split(r"; while (?:invoking|calling) ", message)[0]
+    return str(message).rstrip().removesuffix(";").rstrip()

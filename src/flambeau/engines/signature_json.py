@@ -1,0 +1,81 @@
+"""Signatures as JSON, so that a saved program can be called in another process."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flambeau.engines.errors import EngineError
+from flambeau.ir.dtypes import BY_NAME
+from flambeau.ir.module import Argument, Mutation, Output, ScalarSpec, Signature, TensorSpec
+
+
+def signature_to_json(name: str, signature: Signature) -> dict[str, Any]:
+    """A signature as JSON values; `name` is for the error when some of its types cannot be written down."""
+    return {
+        "arguments": [{"name": a.name, "type": _type_to_json(a.spec), "state": a.state} for a in signature.arguments],
+        "results": [_type_to_json(r) for r in signature.results],
+        "outputs": [_output_to_json(name, o) for o in signature.outputs],
+        "mutations": [{"result": m.result, "argument": m.argument} for m in signature.mutations],
+        "inputs": None if signature.inputs is None else list(signature.inputs),
+        "in_spec": _tree_to_json(f"arguments of {name!r}", signature.in_spec),
+        "out_spec": _tree_to_json(f"result of {name!r}", signature.out_spec),
+    }
+
+
+def signature_from_json(data: dict[str, Any]) -> Signature:
+    """The signature that `signature_to_json` wrote; KeyError, TypeError or ValueError if it is none."""
+    return Signature(
+        arguments=tuple(Argument(a["name"], _type_from_json(a["type"]), a["state"]) for a in data["arguments"]),
+        results=tuple(_type_from_json(r) for r in data["results"]),
+        outputs=tuple(Output(o["result"], o.get("constant")) for o in data["outputs"]),
+        mutations=tuple(Mutation(m["result"], m["argument"]) for m in data["mutations"]),
+        in_spec=_tree_from_json(data["in_spec"]),
+        out_spec=_tree_from_json(data["out_spec"]),
+        inputs=None if data["inputs"] is None else tuple(data["inputs"]),
+    )
+
+
+def _type_to_json(spec: TensorSpec | ScalarSpec) -> dict[str, Any]:
+    if isinstance(spec, ScalarSpec):
+        return {"scalar": spec.kind}
+    return {"dtype": spec.dtype.name, "shape": list(spec.shape)}
+
+
+def _type_from_json(data: dict[str, Any]) -> TensorSpec | ScalarSpec:
+    if "scalar" in data:
+        return ScalarSpec(data["scalar"])
+    return TensorSpec(tuple(data["shape"]), BY_NAME[data["dtype"]])
+
+
+def _output_to_json(name: str, output: Output) -> dict[str, Any]:
+    if output.result is not None:
+        return {"result": output.result}
+    if not isinstance(output.constant, (type(None), bool, int, float, str)):
+        raise EngineError(
+            f"cannot save the program: {name!r} returns the constant {output.constant!r}, and a "
+            f"{type(output.constant).__name__} has no form in JSON"
+        )
+    return {"result": None, "constant": output.constant}
+
+
+def _tree_to_json(what: str, spec: Any) -> str | None:
+    if spec is None:
+        return None
+    from torch.utils._pytree import treespec_dumps
+
+    try:
+        return treespec_dumps(spec)
+    except (NotImplementedError, TypeError, ValueError) as error:
+        raise EngineError(
+            f"cannot save the program: the {what} contain a type that PyTorch cannot write down ({error}). "
+            "Give it a name with the `serialized_type_name` argument of `torch.utils._pytree.register_pytree_node`, "
+            "or compile a function of lists, tuples and dicts."
+        ) from error
+
+
+def _tree_from_json(text: str | None) -> Any:
+    if text is None:
+        return None
+    from torch.utils._pytree import treespec_loads
+
+    return treespec_loads(text)

@@ -1,0 +1,1 @@
+"""From programs as people write them to the torch dialect."""

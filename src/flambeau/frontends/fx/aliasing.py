@@ -1,0 +1,106 @@
+"""Which values of an FX graph may be written to: analysis first, the importer acts on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch.fx import Graph, Node
+
+from flambeau.dialects.torch import registry
+from flambeau.dialects.torch.schema import Schema
+
+# In-place in name only: they change how autograd sees the tensor, never its contents.
+HARMLESS = frozenset({"aten.detach_", "aten.requires_grad_", "aten.resolve_conj", "aten.alias"})
+
+
+def op_name(target: Any) -> str:
+    """`aten.add.Tensor` of an OpOverload; the default overload has no suffix."""
+    name: str = target._schema.name.replace("::", ".")
+    overload = target._schema.overload_name
+    return f"{name}.{overload}" if overload else name
+
+
+@dataclass
+class Aliasing:
+    """Groups of nodes that may share storage, and which of them are written."""
+
+    parent: dict[Node, Node] = field(default_factory=dict)
+    written: set[Node] = field(default_factory=set)
+
+    def root(self, node: Node) -> Node:
+        while (up := self.parent.get(node, node)) is not node:
+            self.parent[node] = self.parent.get(up, up)
+            node = up
+        return node
+
+    def join(self, a: Node, b: Node) -> None:
+        a, b = self.root(a), self.root(b)
+        if a is not b:
+            self.parent[a] = b
+
+    def is_mutable(self, node: Node) -> bool:
+        """Whether somebody writes to storage that this node may share."""
+        return bool(self.written) and self.root(node) in self.written
+
+
+def analyze(graph: Graph) -> Aliasing:
+    """Find the written alias sets of a graph. Without a write the answer is empty and costs one walk."""
+    result = Aliasing()
+    writes: list[Node] = []
+    for node in graph.nodes:
+        schema = schema_of(node)
+        if schema is None or not schema.is_mutable or schema.name in HARMLESS:
+            continue
+        writes.extend(_arguments_where(node, schema, lambda a: a.alias is not None and a.alias.is_write))
+    if not writes:
+        return result
+    for node in graph.nodes:
+        if node.op == "call_function" and getattr(node.target, "__name__", "") == "getitem":
+            source = node.args[0]
+            if isinstance(source, Node) and _shares(source, node):
+                result.join(source, node)
+            continue
+        schema = schema_of(node)
+        if schema is None:
+            continue
+        sets = {s for r in schema.returns if r.alias for s in r.alias.sets}
+        if not sets:
+            continue
+        for argument in _arguments_where(node, schema, lambda a: a.alias is not None and bool(sets & set(a.alias.sets))):
+            if schema.is_mutable or _shares(argument, node):
+                result.join(argument, node)
+    result.written = {result.root(n) for n in writes}
+    return result
+
+
+def schema_of(node: Node) -> Schema | None:
+    if node.op != "call_function" or not hasattr(node.target, "_schema"):
+        return None
+    return registry.schema(op_name(node.target))
+
+
+def _arguments_where(node: Node, schema: Schema, accept: Any) -> Iterator[Node]:
+    for i, argument in enumerate(schema.arguments):
+        if not accept(argument):
+            continue
+        value = node.args[i] if i < len(node.args) else node.kwargs.get(argument.name)
+        values = value if isinstance(value, (list, tuple)) else [value]
+        yield from (v for v in values if isinstance(v, Node))
+
+
+def _shares(a: Node, b: Node) -> bool:
+    """Whether two nodes share storage; PyTorch's fake tensors know. Without them: assume so."""
+    left, right = _storages(a.meta.get("val")), _storages(b.meta.get("val"))
+    return left is None or right is None or bool(left & right)
+
+
+def _storages(value: Any) -> set[int] | None:
+    if isinstance(value, (list, tuple)):
+        found = [_storages(v) for v in value]
+        return None if any(f is None for f in found) else set().union(*(f for f in found if f is not None))
+    try:
+        return {value.untyped_storage()._cdata}
+    except (AttributeError, NotImplementedError, RuntimeError):
+        return None

@@ -1,0 +1,78 @@
+"""Ops that only PyTorch's own decompositions cover, expanded one node at a time on fake tensors."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Node
+from torch.fx.node import map_arg
+
+
+@cache
+def _table() -> dict[Any, Any]:
+    """PyTorch's decompositions: the core ATen set, and all others that it has."""
+    from torch._decomp import decomposition_table
+
+    try:
+        from torch._decomp import core_aten_decompositions
+
+        return {**decomposition_table, **dict(core_aten_decompositions())}
+    except ImportError:
+        return dict(decomposition_table)
+
+
+def expand(node: Node, target: Any) -> tuple[GraphModule, list[Any]] | None:
+    """The graph of PyTorch's decomposition of a node and the node's inputs to it; None where there is none."""
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    decomposition = _table().get(target)
+    if decomposition is None:
+        if not _has_composite_kernel(target):
+            return None
+        decomposition = target.decompose
+    inputs: list[Any] = []
+
+    def lift(n: Node) -> Any:
+        if n not in inputs:
+            inputs.append(n)
+        return n
+
+    map_arg((node.args, node.kwargs), lift)
+    metas = [n.meta.get("val") for n in inputs]
+    if any(m is None for m in metas):
+        return None
+    mode = _fake_mode(metas, node)
+
+    def body(*values: Any) -> Any:
+        by_node = dict(zip(inputs, values, strict=True))
+        args, kwargs = map_arg((node.args, node.kwargs), lambda n: by_node[n])
+        return decomposition(*args, **kwargs)
+
+    with torch.no_grad(), mode:
+        traced = make_fx(body, tracing_mode="real", _allow_non_fake_inputs=True)(*metas)
+    traced.graph.eliminate_dead_code()
+    if any(n.op == "call_function" and n.target is target for n in traced.graph.nodes):
+        return None
+    return traced, inputs
+
+
+def _has_composite_kernel(target: Any) -> bool:
+    try:
+        return bool(target._can_decompose())
+    except (AttributeError, NotImplementedError):
+        return False
+
+
+def _fake_mode(metas: list[Any], node: Node) -> Any:
+    from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+
+    def find(value: Any) -> Any:
+        if isinstance(value, FakeTensor):
+            return value.fake_mode
+        if isinstance(value, (list, tuple)):
+            return next((m for v in value if (m := find(v)) is not None), None)
+        return None
+
+    return find(metas) or find(node.meta.get("val")) or FakeTensorMode()

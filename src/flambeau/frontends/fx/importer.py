@@ -1,0 +1,607 @@
+"""FX graphs to the torch dialect: one walk over the nodes, every op by its schema."""
+
+from __future__ import annotations
+
+import math
+import operator
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.fx import Graph, GraphModule, Node
+from xdsl.dialects import func
+from xdsl.dialects.builtin import DenseResourceAttr, FunctionType, ModuleOp, StringAttr
+from xdsl.dialects.builtin import TensorType as BuiltinTensorType
+from xdsl.ir import Attribute, Block, Region, SSAValue
+
+from flambeau.diagnostics import CompileError, Diagnostic
+from flambeau.dialects.torch import registry
+from flambeau.dialects.torch.emitter import Device, TorchEmitter, dense
+from flambeau.dialects.torch.ops import (
+    CopyToNonValueTensorOp,
+    CopyToValueTensorOp,
+    ListUnpackOp,
+)
+from flambeau.dialects.torch.schema import REQUIRED, Argument, Schema
+from flambeau.dialects.torch.types import (
+    BOOL,
+    DEVICE,
+    FLOAT,
+    GENERATOR,
+    INT,
+    NUMBER,
+    STR,
+    ListType,
+    NonValueTensorType,
+    TensorType,
+    VTensorType,
+    list_of,
+    optional_of,
+    to_non_value,
+    to_value,
+    vtensor,
+)
+from flambeau.frontends.fx.aliasing import HARMLESS, Aliasing, analyze, op_name
+from flambeau.frontends.fx.expansion import expand
+from flambeau.frontends.fx.symbols import Symbols
+from flambeau.ir import dtypes
+from flambeau.ir.locations import location_of_trace
+from flambeau.ir.module import Weights
+
+INLINE_BYTES = 256
+"""A constant of at most this size stands in the program's text; larger ones are weights."""
+
+# Ops that state facts which held when the program was exported. They compute nothing.
+_FACTS = frozenset({
+    "aten._assert_tensor_metadata", "aten.sym_constrain_range", "aten.sym_constrain_range_for_size",
+    "aten._functional_assert_async.msg", "aten._assert_async", "aten._assert_async.msg",
+})  # fmt: skip
+
+_INT_ARITHMETIC: dict[Any, str] = {
+    operator.add: "aten.add", operator.sub: "aten.sub", operator.mul: "aten.mul", operator.floordiv: "aten.floordiv",
+    operator.mod: "aten.remainder", operator.neg: "aten.neg", operator.pow: "aten.pow", operator.truediv: "aten.div",
+    operator.eq: "aten.eq", operator.ne: "aten.ne", operator.lt: "aten.lt", operator.le: "aten.le",
+    operator.gt: "aten.gt", operator.ge: "aten.ge", torch.sym_max: "prim.max", torch.sym_min: "prim.min",
+    max: "prim.max", min: "prim.min",
+}  # fmt: skip
+
+_CASTS: dict[Any, tuple[str, Attribute]] = {
+    torch.sym_float: ("aten.Float.Scalar", FLOAT), torch.sym_int: ("aten.Int.Scalar", INT),
+    math.trunc: ("aten.Int.float", INT), math.floor: ("aten.floor.Scalar", INT), math.ceil: ("aten.ceil.Scalar", INT),
+    torch.sym_not: ("aten.__not__", BOOL), operator.not_: ("aten.__not__", BOOL),
+}  # fmt: skip
+
+_BOOL_RESULT = frozenset({"aten.eq", "aten.ne", "aten.lt", "aten.le", "aten.gt", "aten.ge"})
+
+_INLINED_HOPS = frozenset({"wrap_with_set_grad_enabled", "wrap_with_autocast", "wrap", "checkpoint"})
+
+
+class GraphImporter:
+    """Imports one FX graph as a function body."""
+
+    def __init__(
+        self,
+        block: Block,
+        weights: Weights,
+        keep: Callable[[str], bool],
+        ranges: Mapping[Any, Any] | None = None,
+    ) -> None:
+        self.emitter = TorchEmitter(block)
+        self.symbols = Symbols(self.emitter, ranges)
+        self.weights = weights
+        self.keep = keep
+        self.values: dict[Node, Any] = {}
+        self.aliasing = Aliasing()
+        self.problems: list[Diagnostic] = []
+        self._literals: dict[Any, SSAValue] = {}
+        self._resource_names: set[str] = set(weights)
+
+    # --- Walking ---
+
+    def import_nodes(self, graph: Graph, owner: Any) -> Any:
+        """Import all nodes but placeholders, which the caller has bound; gives the graph's output."""
+        outer, self.aliasing = self.aliasing, analyze(graph)
+        try:
+            for node in graph.nodes:
+                if node.op == "placeholder":
+                    self._note_mutable(node)
+                elif node.op == "output":
+                    return node.args[0]
+                else:
+                    self.import_node(node, owner)
+            return None
+        finally:
+            self.aliasing = outer
+
+    def _note_mutable(self, node: Node) -> None:
+        value = self.values.get(node)
+        if isinstance(value, SSAValue) and isinstance(value.type, VTensorType) and self.aliasing.is_mutable(node):
+            self.values[node] = self.emitter.value(CopyToNonValueTensorOp, (value,), to_non_value(value.type))
+
+    def import_node(self, node: Node, owner: Any) -> None:
+        self.emitter.location = location_of_node(node)
+        try:
+            if node.op == "get_attr":
+                self.values[node] = self._attribute(owner, str(node.target))
+                if isinstance(self.values[node], SSAValue):
+                    self._note_mutable(node)
+            elif node.op == "call_function":
+                self._call_function(node, owner)
+            else:
+                raise _Problem(
+                    f"FX node kind {node.op!r} is not imported",
+                    "Export the model with torch.export, or trace it with make_fx, so that it calls ATen ops only.",
+                )
+        except _Problem as problem:
+            self.problems.append(
+                Diagnostic(
+                    "import",
+                    problem.reason,
+                    op=_target_name(node),
+                    location=self.emitter.location,
+                    hint=problem.hint,
+                )
+            )
+            self.values[node] = self._placeholder(node)
+
+    def _placeholder(self, node: Node) -> Any:
+        """Some value in place of a node that could not be imported, so that the walk finds further problems."""
+        return _map_meta(node.meta.get("val"), lambda t: self._unknown(t))
+
+    def _unknown(self, meta: Any) -> SSAValue:
+        return self.emitter.op("aten.empty.memory_format", [self.emitter.constant(None)] * 6, [type_of(meta)])[0]
+
+    def _call_function(self, node: Node, owner: Any) -> None:
+        target = node.target
+        if target is operator.getitem:
+            source, index = node.args
+            self.values[node] = self.resolve(source)[index]
+            return
+        if hasattr(target, "_schema"):
+            self._call_operator(node, target)
+            return
+        if target in _INT_ARITHMETIC or target in _CASTS:
+            self.values[node] = self._scalar_op(target, [self.resolve(a) for a in node.args])
+            return
+        name = getattr(target, "__name__", str(target))
+        if target is getattr(torch, "sym_sum", None):
+            (terms,) = node.args
+            total: Any = 0
+            for term in self.resolve(terms):
+                total = self._scalar_op(operator.add, [total, term])
+            self.values[node] = total
+            return
+        if target is getattr(torch, "sym_ite", None):
+            raise _Problem("a conditional on symbolic sizes is not imported yet", "")
+        if name in _INLINED_HOPS or type(target).__name__.lower() in _INLINED_HOPS:
+            self._inline_hop(node, owner)
+            return
+        raise _Problem(
+            f"{name} is not an ATen op",
+            "If it is a custom op, register it with torch.library and give a decomposition; "
+            "if it is a higher-order op, it is not imported yet.",
+        )
+
+    def _inline_hop(self, node: Node, owner: Any) -> None:
+        body_at = next(i for i, a in enumerate(node.args) if isinstance(a, Node) and a.op == "get_attr")
+        body = node.args[body_at]
+        assert isinstance(body, Node)
+        module = _get(owner, str(body.target))
+        arguments = [self.resolve(a) for a in node.args[body_at + 1 :]]
+        inner = [n for n in module.graph.nodes if n.op == "placeholder"]
+        for placeholder, value in zip(inner, arguments, strict=True):
+            self.values[placeholder] = value
+        location = self.emitter.location
+        self.values[node] = self.resolve(self.import_nodes(module.graph, module))
+        self.emitter.location = location
+
+    # --- Values ---
+
+    def resolve(self, value: Any) -> Any:
+        """FX arguments with nodes replaced by what they were imported as."""
+        if isinstance(value, Node):
+            return self.values[value]
+        if isinstance(value, (list, tuple)):
+            return [self.resolve(v) for v in value]
+        if isinstance(value, dict):
+            return {k: self.resolve(v) for k, v in value.items()}
+        return value
+
+    def operand(self, value: Any) -> SSAValue:
+        """A resolved scalar as an SSA value."""
+        return value if isinstance(value, SSAValue) else self.emitter.constant(value)
+
+    def _attribute(self, owner: Any, target: str) -> Any:
+        found = _get(owner, target)
+        if isinstance(found, torch.Tensor):
+            return self.tensor(found, target, inline=True)
+        return found
+
+    def tensor(self, tensor: torch.Tensor, name: str, inline: bool) -> SSAValue:
+        """A literal for a tensor of the program: in the text when small, else one resource for each storage."""
+        dtype = dtypes.from_torch(tensor.dtype)
+        if dtype is None or tensor.is_sparse or tensor.is_quantized:
+            raise _Problem(
+                f"tensor {name!r} of dtype {tensor.dtype}, layout {tensor.layout} has no MLIR type",
+                "Convert it to a dense tensor of a standard dtype before compiling.",
+            )
+        is_real = tensor.device.type == "cpu" and not _is_fake(tensor)
+        if is_real and (tensor.numel() == 0 or (inline and tensor.nbytes <= INLINE_BYTES)):
+            data = tensor.detach().resolve_conj().resolve_neg().contiguous().cpu().reshape(-1)
+            raw = data.view(torch.uint8).numpy().tobytes() if data.numel() else b""
+            return self.emitter.literal(dense(raw, dtype, tensor.shape), dtype, tensor.shape)
+        key = _identity(tensor) if is_real else id(tensor)
+        if key not in self._literals:
+            resource = self._resource_name(name)
+            self.weights.tensors[resource] = tensor
+            attr = DenseResourceAttr(
+                StringAttr(resource), BuiltinTensorType(dtype.torch_type, [int(d) for d in tensor.shape])
+            )
+            self._literals[key] = self.emitter.literal(attr, dtype, [int(d) for d in tensor.shape])
+        return self._literals[key]
+
+    def _resource_name(self, name: str) -> str:
+        base = re.sub(r"[^\w.$]", "_", name)
+        base = base if base[:1].isalpha() or base[:1] == "_" else f"_{base}"
+        candidate, count = base, 0
+        while candidate in self._resource_names:
+            count += 1
+            candidate = f"{base}_{count}"
+        self._resource_names.add(candidate)
+        return candidate
+
+    # --- Ops ---
+
+    def _call_operator(self, node: Node, target: Any) -> None:
+        name = op_name(target)
+        if name in _FACTS:
+            return
+        if name in HARMLESS:
+            self.values[node] = self.resolve(node.args[0])
+            return
+        if name == "aten.sym_size.int":
+            name = "aten.size.int"
+        elif name == "aten.sym_numel":
+            name = "aten.numel"
+        schema = registry.schema(name)
+        given = _bind(schema, node) if schema is not None else None
+        if schema is None or given is None:
+            schema, given = _foreign_schema(name, target, node)
+        name, schema, given = _scalar_twin(name, schema, given)
+        if not self.keep(name) and not schema.is_mutable:
+            expanded = expand(node, target)
+            if expanded is not None:
+                self._inline_expansion(node, *expanded)
+                return
+        mutable = self.aliasing.is_mutable(node)
+        is_alias = schema.is_mutable or (schema.is_view and mutable)
+        operands = [
+            self._argument(argument, self.resolve(value), keep_mutable=is_alias)
+            for argument, value in zip(schema.arguments, given, strict=True)
+        ]
+        if schema.is_mutable:
+            operands = [self._mutable(o) for o in operands]
+        self.values[node] = self._results(node, name, schema, operands, is_alias)
+
+    def _mutable(self, value: SSAValue) -> SSAValue:
+        if isinstance(value.type, VTensorType):
+            return self.emitter.value(CopyToNonValueTensorOp, (value,), to_non_value(value.type))
+        return value
+
+    def _results(
+        self, node: Node, name: str, schema: Schema, operands: Sequence[SSAValue], is_alias: bool
+    ) -> Any:
+        meta = node.meta.get("val")
+        returns = schema.returns
+        if not returns:
+            self.emitter.op(name, operands, ())
+            return None
+        metas = meta if len(returns) > 1 and isinstance(meta, (list, tuple)) else [meta]
+        types: list[Attribute] = []
+        for declared, m in zip(returns, metas, strict=True):
+            if declared.type.is_list:
+                elements = [type_of(e, not is_alias) for e in m]
+                types.append(list_of(_join_types(elements)))
+            else:
+                types.append(self._scalar_or_tensor_type(declared, m, is_alias))
+        results = list(self.emitter.op(name, operands, types))
+        out: list[Any] = []
+        for declared, m, result in zip(returns, metas, results, strict=True):
+            if declared.type.is_list:
+                unpacked = self.emitter.emit(ListUnpackOp, (result,), [type_of(e, not is_alias) for e in m])
+                for value, e in zip(unpacked.results, m, strict=True):
+                    self._bind_shape(value, e)
+                out.append(list(unpacked.results))
+            else:
+                self._bind_shape(result, m)
+                out.append(None if m is None and declared.type.is_tensor else result)
+        final = out[0] if len(returns) == 1 else out
+        if self.aliasing.is_mutable(node) and not is_alias:
+            final = _map_values(final, self._mutable)
+        return final
+
+    def _scalar_or_tensor_type(self, declared: Argument, meta: Any, is_alias: bool) -> Attribute:
+        if declared.type.is_tensor:
+            if meta is None:
+                return vtensor()
+            return type_of(meta, not is_alias)
+        if declared.type.base == "Scalar":
+            return FLOAT if isinstance(meta, (float, torch.SymFloat)) else INT
+        return {"int": INT, "float": FLOAT, "bool": BOOL, "str": STR, "Device": DEVICE}.get(declared.type.base, NUMBER)
+
+    def _bind_shape(self, value: SSAValue, meta: Any) -> None:
+        if isinstance(value.type, TensorType) and value.type.shape is not None and None in value.type.shape:
+            self.symbols.bind(value, meta.shape)
+
+    def _argument(self, argument: Argument, value: Any, keep_mutable: bool) -> SSAValue:
+        t = argument.type
+        if value is None:
+            return self.emitter.constant(None)
+        if t.is_list:
+            if not isinstance(value, (list, tuple)):
+                value = [value] * (t.size or 1)
+            return self._list(argument, list(value), keep_mutable)
+        return self._scalar(t.base, value, keep_mutable)
+
+    def _scalar(self, base: str, value: Any, keep_mutable: bool) -> SSAValue:
+        if isinstance(value, SSAValue):
+            if isinstance(value.type, NonValueTensorType) and not keep_mutable:
+                return self.emitter.value(CopyToValueTensorOp, (value,), to_value(value.type))
+            return value
+        if base == "Tensor":
+            return self._number_as_tensor(value)
+        if isinstance(value, torch.dtype):
+            dtype = dtypes.from_torch(value)
+            if dtype is None:
+                raise _Problem(f"dtype {value} has no MLIR type", "Use a standard dtype.")
+            return self.emitter.constant(dtype)
+        if isinstance(value, torch.layout):
+            return self.emitter.constant(0)
+        if isinstance(value, torch.memory_format):
+            return self.emitter.constant(_MEMORY_FORMATS.get(value, 0))
+        if isinstance(value, torch.device):
+            return self.emitter.constant(Device(str(value)))
+        if isinstance(value, complex):
+            raise _Problem("a complex number as an argument is not imported", "Use a complex tensor instead.")
+        if base == "float" and isinstance(value, int):
+            value = float(value)
+        return self.emitter.constant(value)
+
+    def _number_as_tensor(self, value: Any) -> SSAValue:
+        tensor = torch.tensor(value)
+        return self.tensor(tensor, "_number", inline=True)
+
+    def _list(self, argument: Argument, values: list[Any], keep_mutable: bool) -> SSAValue:
+        t = argument.type
+        if t.is_tensor:
+            elements = [self._argument_element(v, keep_mutable) for v in values]
+            types = [e.type for e in elements]
+            return self.emitter.list(elements, _list_element_type(types, t.elements_optional))
+        element_type = {"int": INT, "float": FLOAT, "bool": BOOL, "str": STR, "Scalar": NUMBER, "Generator": GENERATOR}
+        return self.emitter.list(
+            [self._scalar(t.base, v, keep_mutable) for v in values], element_type.get(t.base, INT)
+        )
+
+    def _argument_element(self, value: Any, keep_mutable: bool) -> SSAValue:
+        return self.emitter.constant(None) if value is None else self._scalar("Tensor", value, keep_mutable)
+
+    def _scalar_op(self, target: Any, arguments: list[Any]) -> Any:
+        """Arithmetic on symbolic sizes; what is constant stays a Python number."""
+        if not any(isinstance(a, SSAValue) for a in arguments):
+            return target(*arguments)
+        operands = [self.operand(a) for a in arguments]
+        if target in _CASTS:
+            name, result = _CASTS[target]
+            return self.emitter.op(name, operands, [result])[0]
+        base = _INT_ARITHMETIC[target]
+        kinds = ["float" if o.type == FLOAT else "int" for o in operands]
+        overload = kinds[0] if len(set(kinds)) == 1 else "_".join(kinds)
+        name = f"{base}.{overload}"
+        if base in _BOOL_RESULT:
+            result = BOOL
+        elif "float" in kinds or target is operator.truediv:
+            result = FLOAT
+        else:
+            result = INT
+        return self.emitter.op(name, operands, [result])[0]
+
+    def _inline_expansion(self, node: Node, graph_module: GraphModule, arguments: Sequence[Any]) -> None:
+        """Import PyTorch's own decomposition of a node in its place."""
+        placeholders = [n for n in graph_module.graph.nodes if n.op == "placeholder"]
+        for placeholder, argument in zip(placeholders, arguments, strict=True):
+            value = self.resolve(argument)
+            if isinstance(value, SSAValue) and isinstance(value.type, NonValueTensorType):
+                value = self.emitter.value(CopyToValueTensorOp, (value,), to_value(value.type))
+            self.values[placeholder] = value
+        location = self.emitter.location
+        for inner in graph_module.graph.nodes:
+            inner.meta.setdefault("stack_trace", node.meta.get("stack_trace"))
+            inner.meta["stack_trace"] = node.meta.get("stack_trace")
+            inner.meta["nn_module_stack"] = node.meta.get("nn_module_stack")
+        result = self.resolve(self.import_nodes(graph_module.graph, graph_module))
+        self.emitter.location = location
+        if self.aliasing.is_mutable(node):
+            result = _map_values(result, self._mutable)
+        self.values[node] = result
+
+
+_MEMORY_FORMATS = {
+    torch.contiguous_format: 0,
+    torch.preserve_format: 1,
+    torch.channels_last: 2,
+    torch.channels_last_3d: 3,
+}
+
+
+class _Problem(Exception):
+    """A node that cannot be imported: why, and what the user can do."""
+
+    def __init__(self, reason: str, hint: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.hint = hint
+
+
+def location_of_node(node: Node) -> Attribute:
+    """The user's source line of a node, under the path of the module that it belongs to."""
+    stack = node.meta.get("nn_module_stack")
+    path = ""
+    if stack:
+        last = list(stack.values())[-1]
+        path = str(last[0]) if isinstance(last, tuple) else ""
+    return location_of_trace(node.meta.get("stack_trace"), path or None)
+
+
+def type_of(meta: Any, value_semantics: bool = True) -> Attribute:
+    """The torch dialect type of a fake tensor or symbolic number."""
+    if isinstance(meta, torch.Tensor):
+        dtype = dtypes.from_torch(meta.dtype)
+        if dtype is None:
+            raise _Problem(f"dtype {meta.dtype} has no MLIR type", "Use a standard dtype.")
+        if meta.layout is not torch.strided:
+            raise _Problem(f"a tensor of layout {meta.layout} has no MLIR type", "Use dense (strided) tensors.")
+        shape = tuple(d if isinstance(d, int) else None for d in meta.shape)
+        type_ = vtensor(shape, dtype.torch_type)
+        return type_ if value_semantics else to_non_value(type_)
+    if isinstance(meta, (bool, torch.SymBool)):
+        return BOOL
+    if isinstance(meta, (int, torch.SymInt)):
+        return INT
+    if isinstance(meta, (float, torch.SymFloat)):
+        return FLOAT
+    raise _Problem(f"a value of type {type(meta).__name__} has no torch dialect type", "")
+
+
+def _join_types(types: Sequence[Attribute]) -> Attribute:
+    """The tightest tensor type that covers all: differing dims become unknown."""
+    tensors = [t for t in types if isinstance(t, TensorType)]
+    if not tensors:
+        return vtensor()
+    cls = type(tensors[0])
+    ranks = {t.rank for t in tensors}
+    elements = {t.element_type for t in tensors}
+    element = elements.pop() if len(elements) == 1 else None
+    if len(ranks) != 1 or None in ranks:
+        shape = None
+    else:
+        shape = tuple(dims[0] if len(set(dims)) == 1 else None for dims in zip(*(t.shape or () for t in tensors)))
+    if len(set(types)) == 1:
+        return types[0]
+    return cls((shape, element))
+
+
+def _list_element_type(types: Sequence[Attribute], optional: bool) -> Attribute:
+    tensors = [t for t in types if isinstance(t, TensorType)]
+    if not optional and len(set(types)) == 1:
+        return types[0]
+    wide: Attribute = vtensor()
+    if tensors and isinstance(tensors[0], NonValueTensorType):
+        wide = to_non_value(wide)
+    if len(set(types)) == 1 and len(tensors) == len(types):
+        return types[0]
+    return optional_of(wide) if optional else wide
+
+
+def _map_values(value: Any, f: Callable[[SSAValue], SSAValue]) -> Any:
+    if isinstance(value, SSAValue):
+        return f(value)
+    return [_map_values(v, f) for v in value] if isinstance(value, list) else value
+
+
+def _map_meta(meta: Any, f: Callable[[Any], Any]) -> Any:
+    if isinstance(meta, torch.Tensor):
+        return f(meta)
+    return [_map_meta(m, f) for m in meta] if isinstance(meta, (list, tuple)) else meta
+
+
+def _bind(schema: Schema, node: Node) -> list[Any] | None:
+    """A node's arguments in the schema's order, defaults filled in; None if they do not fit it."""
+    if len(node.args) > len(schema.arguments) or any(k not in schema.index for k in node.kwargs):
+        return None
+    given: list[Any] = []
+    for i, argument in enumerate(schema.arguments):
+        if i < len(node.args):
+            given.append(node.args[i])
+        elif argument.name in node.kwargs:
+            given.append(node.kwargs[argument.name])
+        elif argument.default is not REQUIRED:
+            given.append(argument.default)
+        else:
+            return None
+    return given
+
+
+def _foreign_schema(name: str, target: Any, node: Node) -> tuple[Schema, list[Any]]:
+    """The schema of an op that the snapshot lacks (custom, or another torch version), from the op itself."""
+    from flambeau.dialects.torch.schema import parse_schema
+
+    text = str(target._schema)
+    schema = parse_schema(name, text[text.index("(") :])
+    given = _bind(schema, node)
+    if given is None:
+        raise _Problem(f"the call does not fit the schema {text}", "This is a malformed graph.")
+    return schema, given
+
+
+def _scalar_twin(name: str, schema: Schema, given: list[Any]) -> tuple[str, Schema, list[Any]]:
+    """`add.Tensor(x, 2)` is `add.Scalar(x, 2)`: where a number stands for a tensor, use the overload for numbers."""
+    for i, (argument, value) in enumerate(zip(schema.arguments, given, strict=True)):
+        if i == 0 or not argument.type.is_tensor or argument.type.is_list or not isinstance(value, (int, float)):
+            continue
+        base = ".".join(name.split(".")[:2])
+        suffix = schema.overload_name.replace("Tensor", "Scalar")
+        twin = registry.schema(f"{base}.{suffix}")
+        if twin is None or twin is schema or len(twin.arguments) < len(given):
+            break
+        if [a.name for a in twin.arguments[: len(given)]] != [a.name for a in schema.arguments]:
+            break
+        extra = [a.default for a in twin.arguments[len(given) :]]
+        if any(e is REQUIRED for e in extra):
+            break
+        return twin.name, twin, [*given, *extra]
+    return name, schema, given
+
+
+def _target_name(node: Node) -> str:
+    target = node.target
+    return op_name(target) if hasattr(target, "_schema") else getattr(target, "__name__", str(target))
+
+
+def _get(owner: Any, target: str) -> Any:
+    for part in target.split("."):
+        owner = getattr(owner, part)
+    return owner
+
+
+def _is_fake(tensor: torch.Tensor) -> bool:
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    return isinstance(tensor, FakeTensor) or tensor.device.type == "meta"
+
+
+def _identity(tensor: torch.Tensor) -> Any:
+    """Two tensors with the same identity are the same memory seen the same way."""
+    return (tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), tensor.dtype)
+
+
+def finish_function(
+    name: str, importer: GraphImporter, block: Block, results: Sequence[SSAValue]
+) -> func.FuncOp:
+    """Close a function body with its return."""
+    importer.emitter.emit(func.ReturnOp, results, ())
+    type_ = FunctionType.from_lists([a.type for a in block.args], [r.type for r in results])
+    return func.FuncOp(name, type_, Region(block))
+
+
+def raise_problems(problems: Sequence[Diagnostic]) -> None:
+    if problems:
+        ops = ", ".join(sorted({p.op for p in problems}))
+        raise CompileError(problems, summary=f"cannot import the program: {len(problems)} nodes not supported ({ops})")
+
+
+def new_module(functions: Sequence[func.FuncOp]) -> ModuleOp:
+    return ModuleOp(list(functions))
+
+
+_ = ListType

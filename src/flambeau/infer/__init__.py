@@ -1,0 +1,1 @@
+"""Result shapes and dtypes, for when PyTorch is not there to say."""

@@ -1,0 +1,49 @@
+"""PyTorch's type promotion, once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from flambeau.ir import dtypes
+from flambeau.ir.dtypes import DType, promote
+
+Operand = tuple[DType, int] | complex | float | int | bool
+"""A tensor as (dtype, rank), or a Python number."""
+
+
+def promote_operands(operands: Sequence[Any], default_float: DType = dtypes.float32) -> DType:
+    """The dtype in which an op on these operands is computed.
+
+    Tensors with dims outrank 0-d tensors, which outrank numbers: a lower rank counts only if its category is higher.
+    """
+    groups: list[DType | None] = [None, None, None]
+    for operand in operands:
+        if isinstance(operand, tuple):
+            dtype, rank = operand
+            level = 0 if rank > 0 else 1
+        else:
+            dtype, level = _number_dtype(operand, default_float), 2
+        current = groups[level]
+        groups[level] = dtype if current is None else promote(current, dtype)
+    result: DType | None = None
+    for dtype_or_none in groups:
+        if dtype_or_none is None:
+            continue
+        if result is None:
+            result = dtype_or_none
+        elif dtype_or_none.category > result.category:
+            result = promote(result, dtype_or_none) if result.is_float else dtype_or_none
+            if dtype_or_none.is_complex:
+                result = promote(result.real if result.is_complex else result, result)
+    return result if result is not None else default_float
+
+
+def _number_dtype(value: Any, default_float: DType) -> DType:
+    if isinstance(value, bool):
+        return dtypes.bool_
+    if isinstance(value, int):
+        return dtypes.int64
+    if isinstance(value, float):
+        return default_float
+    return dtypes.complex128 if default_float is dtypes.float64 else dtypes.complex64

@@ -1,0 +1,1 @@
+"""What every stage shares on top of xDSL."""

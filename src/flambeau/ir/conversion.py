@@ -1,0 +1,101 @@
+"""The one mechanism: a conversion is an interpreter.
+
+A function is walked once, in order. Each op's rule is called with the already converted operands and gives the
+converted results. Constants never become ops on the way: a rule sees Python values, and lists of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from xdsl.ir import Block, Operation, SSAValue
+
+from flambeau.diagnostics import CompileError, Diagnostic, Unsupported, diagnostic_for
+
+RuleFunction = Callable[..., Any]
+
+
+class RuleTable:
+    """Rules by op name. A name has one rule; a second one is a mistake and raises."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.rules: dict[str, RuleFunction] = {}
+
+    def __call__(self, *names: str) -> Callable[[RuleFunction], RuleFunction]:
+        """Decorator: `@linalg_rule("aten.relu")`."""
+
+        def register(function: RuleFunction) -> RuleFunction:
+            for name in names:
+                if name in self.rules:
+                    raise ValueError(f"{self.name} has two rules for {name}")
+                self.rules[name] = function
+            return function
+
+        return register
+
+    def get(self, name: str) -> RuleFunction | None:
+        return self.rules.get(name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.rules
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.rules)
+
+    def __len__(self) -> int:
+        return len(self.rules)
+
+
+class Conversion:
+    """Walks blocks and calls rules. Subclasses say how operands look to a rule and how results are recorded."""
+
+    stage: str
+    """What this conversion is called in error messages."""
+
+    def __init__(self) -> None:
+        self.values: dict[SSAValue, Any] = {}
+        self.problems: list[Diagnostic] = []
+
+    def convert_block(self, block: Block) -> None:
+        """Convert all ops of a block; problems are collected, not raised."""
+        op = block.first_op
+        while op is not None:
+            # The op may be replaced or erased by its rule, never its successor.
+            following = op.next_op
+            try:
+                self.convert_op(op)
+            except Unsupported as e:
+                self.problems.append(diagnostic_for(op, self.stage, e.reason, e.hint))
+                self.poison(op)
+            op = following
+
+    def convert_op(self, op: Operation) -> None:
+        raise NotImplementedError
+
+    def poison(self, op: Operation) -> None:
+        """Give the results of a failed op some value, so that the walk can go on and find further problems."""
+        raise NotImplementedError
+
+    def record(self, op: Operation, converted: Any) -> None:
+        """Remember what a rule returned: one value, or a sequence of them."""
+        results = op.results
+        if len(results) == 1:
+            self.values[results[0]] = converted
+        elif results:
+            if not isinstance(converted, Sequence) or len(converted) != len(results):
+                raise TypeError(f"the rule for {op.name} must give {len(results)} results")
+            for old, new in zip(results, converted, strict=True):
+                self.values[old] = new
+
+    def finish(self) -> None:
+        """Raise if anything went wrong."""
+        if self.problems:
+            raise CompileError(self.problems, summary=_summary(self.problems, self.stage))
+
+
+def _summary(problems: Sequence[Diagnostic], stage: str) -> str:
+    ops = {p.op for p in problems}
+    count = f"{len(problems)} op{'s' if len(problems) != 1 else ''}"
+    return f"cannot {stage}: {count} not supported ({', '.join(sorted(ops))})"

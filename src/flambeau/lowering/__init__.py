@@ -1,0 +1,1 @@
+"""From the torch dialect's backend contract to what backends read."""

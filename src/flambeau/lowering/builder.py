@@ -1,0 +1,376 @@
+"""What all targets build with: tensors with their PyTorch dtype, sizes as Python ints or index values, guards."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+from xdsl.dialects import arith, cf, tensor
+from xdsl.dialects.builtin import (
+    DYNAMIC_INDEX,
+    BytesAttr,
+    ComplexType,
+    DenseArrayBase,
+    DenseIntOrFPElementsAttr,
+    FloatAttr,
+    IndexType,
+    IntegerAttr,
+    IntegerType,
+    StringAttr,
+    TensorType,
+    i1,
+    i64,
+)
+from xdsl.dialects.complex import ConstantOp as ComplexConstantOp
+from xdsl.ir import Attribute, Block, Operation, SSAValue
+
+from flambeau.diagnostics import Unsupported
+from flambeau.ir import dtypes
+from flambeau.ir.builder import OpBuilder
+from flambeau.ir.dtypes import DType
+
+INDEX = IndexType()
+
+Size = int | SSAValue
+"""A dimension's size: a Python int, or an index value where only the run time knows it."""
+
+
+@cache
+def tensor_type(shape: tuple[int | None, ...], element: Attribute) -> TensorType[Any]:
+    """The builtin tensor type; None is a dynamic dimension."""
+    return TensorType(element, [DYNAMIC_INDEX if d is None else d for d in shape])
+
+
+@cache
+def i64_array(values: tuple[int, ...]) -> DenseArrayBase[Any]:
+    return DenseArrayBase.from_list(i64, list(values))
+
+
+@cache
+def index_attr(value: int) -> IntegerAttr[Any]:
+    return IntegerAttr(value, INDEX)
+
+
+class Tensor:
+    """A tensor value in the target's IR with what the IR does not say: its PyTorch dtype and its dynamic sizes."""
+
+    __slots__ = ("_sizes", "dtype", "value")
+
+    def __init__(self, value: SSAValue, dtype: DType, sizes: Sequence[Size | None] | None = None) -> None:
+        self.value = value
+        self.dtype = dtype
+        self._sizes: list[Size | None] = list(sizes) if sizes is not None else list(self.shape)
+
+    @property
+    def shape(self) -> tuple[int | None, ...]:
+        """The static shape; None where a size is dynamic."""
+        type_ = self.value.type
+        assert isinstance(type_, TensorType)
+        return tuple(None if d == DYNAMIC_INDEX else d for d in type_.get_shape())
+
+    @property
+    def rank(self) -> int:
+        return len(self._sizes)
+
+    def __repr__(self) -> str:
+        return f"Tensor({'x'.join('?' if d is None else str(d) for d in self.shape)}, {self.dtype})"
+
+
+def static(size: Size) -> int | None:
+    return size if isinstance(size, int) else None
+
+
+_NO_OVERFLOW_FLAGS = {"overflowFlags": arith.IntegerOverflowAttr("none")}
+
+_CMP = {"eq": 0, "ne": 1, "slt": 2, "sle": 3, "sgt": 4, "sge": 5, "ult": 6, "ule": 7, "ugt": 8, "uge": 9}
+_CMP_PROPERTIES = {name: {"predicate": IntegerAttr(i, i64)} for name, i in _CMP.items()}
+
+
+class LoweringBuilder(OpBuilder):
+    """Base of the targets' builders. `out` and `outs` are the result types of the op that is being lowered."""
+
+    outs: tuple[tuple[tuple[int | None, ...], DType], ...] = ()
+
+    def __init__(self, block: Block) -> None:
+        super().__init__(block)
+        self.entry = block
+        self._constants: dict[Any, SSAValue] = {}
+        self._last_constant: Operation | None = None
+        self._memo: dict[Any, Any] = {}
+        self.symbols: dict[str, Size] = {}
+
+    # --- The op at hand ---
+
+    @property
+    def out_dtype(self) -> DType:
+        """The dtype that PyTorch says the first result has."""
+        return self.outs[0][1]
+
+    @property
+    def out_shape(self) -> tuple[int | None, ...]:
+        return self.outs[0][0]
+
+    # --- Constants: each once, at the start of the function ---
+
+    def _constant_op(self, key: Any, make: Callable[[], Operation]) -> SSAValue:
+        found = self._constants.get(key)
+        if found is None:
+            op = make()
+            if self._last_constant is not None:
+                self.entry.insert_ops_after((op,), self._last_constant)
+            elif self.entry.first_op is not None:
+                self.entry.insert_ops_before((op,), self.entry.first_op)
+            else:
+                self.entry.add_op(op)
+            self._last_constant = op
+            found = self._constants[key] = op.results[0]
+        return found
+
+    def constant(self, value: complex | float | int | bool, dtype: DType) -> SSAValue:
+        """A scalar constant; numbers are converted as PyTorch converts them."""
+        type_ = dtype.builtin
+        if dtype.is_complex:
+            number = complex(value)
+            key = (repr(number), dtype)
+            return self._constant_op(key, lambda: _complex_constant(number, dtype))
+        if dtype.is_float:
+            value = float(value.real if isinstance(value, complex) else value)
+            key = (repr(value), dtype)
+            attr: Attribute
+            return self._constant_op(
+                key,
+                lambda: arith.ConstantOp.create(result_types=(type_,), properties={"value": _float_attr(value, dtype)}),
+            )
+        integer = int(bool(value)) if dtype.is_bool else wrap(int(value), dtype)
+        key = (integer, dtype.builtin)
+        attr = IntegerAttr(integer, type_)  # type: ignore[arg-type]
+        return self._constant_op(
+            key, lambda: arith.ConstantOp.create(result_types=(type_,), properties={"value": attr})
+        )
+
+    def index(self, size: Size) -> SSAValue:
+        """A size as an index value."""
+        if isinstance(size, SSAValue):
+            return size
+        return self._constant_op(
+            (size, INDEX),
+            lambda: arith.ConstantOp.create(result_types=(INDEX,), properties={"value": index_attr(size)}),
+        )
+
+    def dense(self, attr: Attribute, type_: Attribute) -> SSAValue:
+        """A tensor constant."""
+        return self.value(arith.ConstantOp, (), type_, {"value": attr})
+
+    # --- Index arithmetic, folded where it can be ---
+
+    def _arith(self, op: type[Operation], a: Size, b: Size, properties: Any = None) -> SSAValue:
+        key = (op, a, b)
+        found = self._memo.get(key) if self.block is self.entry else None
+        if found is None:
+            found = self.value(op, (self.index(a), self.index(b)), INDEX, properties or {})
+            if self.block is self.entry:
+                self._memo[key] = found
+        return found
+
+    def add(self, a: Size, b: Size) -> Size:
+        if isinstance(a, int) and isinstance(b, int):
+            return a + b
+        if a == 0 and isinstance(a, int):
+            return b
+        if b == 0 and isinstance(b, int):
+            return a
+        return self._arith(arith.AddiOp, a, b, _NO_OVERFLOW_FLAGS)
+
+    def sub(self, a: Size, b: Size) -> Size:
+        if isinstance(a, int) and isinstance(b, int):
+            return a - b
+        if isinstance(b, int) and b == 0:
+            return a
+        if a is b:
+            return 0
+        return self._arith(arith.SubiOp, a, b, _NO_OVERFLOW_FLAGS)
+
+    def mul(self, a: Size, b: Size) -> Size:
+        if isinstance(a, int) and isinstance(b, int):
+            return a * b
+        if isinstance(a, int):
+            a, b = b, a
+        if isinstance(b, int) and b in (0, 1):
+            return a if b == 1 else 0
+        return self._arith(arith.MuliOp, a, b, _NO_OVERFLOW_FLAGS)
+
+    def floordiv(self, a: Size, b: Size) -> Size:
+        if isinstance(a, int) and isinstance(b, int) and b != 0:
+            return a // b
+        if isinstance(b, int) and b == 1:
+            return a
+        return self._arith(arith.FloorDivSIOp, a, b)
+
+    def ceildiv(self, a: Size, b: Size) -> Size:
+        if isinstance(a, int) and isinstance(b, int) and b != 0:
+            return -(-a // b)
+        if isinstance(b, int) and b == 1:
+            return a
+        return self._arith(arith.CeilDivSIOp, a, b)
+
+    def mod(self, a: Size, b: Size) -> Size:
+        """Python's `%`: the sign is the divisor's."""
+        if isinstance(a, int) and isinstance(b, int) and b != 0:
+            return a % b
+        return self.sub(a, self.mul(self.floordiv(a, b), b))
+
+    def maximum(self, a: Size, b: Size) -> Size:
+        if isinstance(a, int) and isinstance(b, int):
+            return max(a, b)
+        return a if a is b else self._arith(arith.MaxSIOp, a, b)
+
+    def minimum(self, a: Size, b: Size) -> Size:
+        if isinstance(a, int) and isinstance(b, int):
+            return min(a, b)
+        return a if a is b else self._arith(arith.MinSIOp, a, b)
+
+    def compare(self, predicate: str, a: Size, b: Size) -> bool | SSAValue:
+        """Signed comparison of sizes: `eq`, `ne`, `slt`, `sle`, `sgt`, `sge`."""
+        if isinstance(a, int) and isinstance(b, int):
+            return bool({"eq": a == b, "ne": a != b, "slt": a < b, "sle": a <= b, "sgt": a > b, "sge": a >= b}[predicate])
+        if a is b:
+            return predicate in ("eq", "sle", "sge")
+        return self.value(arith.CmpiOp, (self.index(a), self.index(b)), i1, _CMP_PROPERTIES[predicate])
+
+    def select(self, condition: bool | SSAValue, a: Size, b: Size) -> Size:
+        if isinstance(condition, bool):
+            return a if condition else b
+        if a is b or (isinstance(a, int) and isinstance(b, int) and a == b):
+            return a
+        return self.value(arith.SelectOp, (condition, self.index(a), self.index(b)), INDEX)
+
+    def product(self, sizes: Sequence[Size]) -> Size:
+        total: Size = 1
+        for size in sizes:
+            total = self.mul(total, size)
+        return total
+
+    # --- Guards ---
+
+    def guard(self, condition: bool | SSAValue, message: str) -> None:
+        """Make the program fail with `message` unless the condition holds; nothing is emitted for what is known."""
+        if condition is True:
+            return
+        if condition is False:
+            raise Unsupported(message)
+        assert isinstance(condition, SSAValue)
+        self.emit(cf.AssertOp, (condition,), (), {"msg": StringAttr(message)})
+
+    def same_size(self, a: Size, b: Size, message: str) -> Size:
+        """Guard that two sizes agree; gives the one that is known better."""
+        if a is b:
+            return a
+        if isinstance(a, int) and isinstance(b, int):
+            if a != b:
+                raise Unsupported(f"{message}: {a} and {b}")
+            return a
+        key = ("same", *sorted((id(x) if isinstance(x, SSAValue) else x for x in (a, b))))
+        if key not in self._memo:
+            self._memo[key] = True
+            self.guard(self.compare("eq", a, b), message)
+        return a if isinstance(a, int) else b if isinstance(b, int) else a
+
+    # --- Tensors ---
+
+    def size(self, x: Tensor, dim: int) -> Size:
+        """The size of a dimension (negative counts from the end)."""
+        dim = dim % x.rank if x.rank else 0
+        known = x._sizes[dim]
+        if known is None:
+            known = x._sizes[dim] = self.value(tensor.DimOp, (x.value, self.index(dim)), INDEX)
+        return known
+
+    def sizes(self, x: Tensor) -> list[Size]:
+        return [self.size(x, i) for i in range(x.rank)]
+
+    def empty(self, sizes: Sequence[Size], dtype: DType) -> Tensor:
+        """A tensor without contents."""
+        type_ = tensor_type(tuple(map(static, sizes)), dtype.builtin)
+        dynamic = [s for s in sizes if isinstance(s, SSAValue)]
+        key = ("empty", tuple(sizes), dtype)
+        found = self._memo.get(key) if self.block is self.entry else None
+        if found is None:
+            found = self.value(tensor.EmptyOp, dynamic, type_)
+            if self.block is self.entry:
+                self._memo[key] = found
+        return Tensor(found, dtype, sizes)
+
+    def cast(self, x: Tensor, shape: Sequence[int | None]) -> Tensor:
+        """The same tensor with another static shape."""
+        if tuple(shape) == x.shape:
+            return x
+        type_ = tensor_type(tuple(shape), x.dtype.builtin)
+        sizes = [s if n is None else n for s, n in zip(x._sizes, shape, strict=True)]
+        return Tensor(self.value(tensor.CastOp, (x.value,), type_), x.dtype, sizes)
+
+    def bind_symbols(self, x: Tensor, expressions: Sequence[str | int]) -> None:
+        """Two dims with the same symbolic expression are the same size: share one index value."""
+        for i, (known, expression) in enumerate(zip(x._sizes, expressions, strict=True)):
+            if isinstance(known, int) or isinstance(expression, int):
+                continue
+            found = self.symbols.get(expression)
+            if found is None:
+                self.symbols[expression] = self.size(x, i)
+            else:
+                x._sizes[i] = found
+
+    def dim(self, dim: int, rank: int) -> int:
+        """A dim in range, negative ones counted from the end; 0-d tensors take 0 and -1 as PyTorch does."""
+        bound = max(rank, 1)
+        if not -bound <= dim < bound:
+            raise Unsupported(f"dim {dim} is out of range for a tensor of rank {rank}")
+        return dim % bound
+
+    def dims(self, dims: Sequence[int] | int | None, rank: int) -> list[int]:
+        """Normalised dims; None and the empty list mean all."""
+        if dims is None or (isinstance(dims, Sequence) and len(dims) == 0):
+            return list(range(rank))
+        return [self.dim(d, rank) for d in ([dims] if isinstance(dims, int) else dims)]
+
+
+def wrap(value: int, dtype: DType) -> int:
+    """An integer in the range of its type, as signless MLIR integers print it (two's complement, signed)."""
+    bits = dtype.bits
+    value &= (1 << bits) - 1
+    return value - (1 << bits) if value >> (bits - 1) else value
+
+
+def _float_attr(value: float, dtype: DType) -> Attribute:
+    if dtype is dtypes.float32:
+        # Round to f32 here, so that the attribute prints the value that it has.
+        try:
+            value = struct.unpack("<f", struct.pack("<f", value))[0]
+        except OverflowError:
+            value = float("inf") if value > 0 else float("-inf")
+    return FloatAttr(value, dtype.builtin)  # type: ignore[arg-type]
+
+
+def _complex_constant(value: complex, dtype: DType) -> Operation:
+    from xdsl.dialects.builtin import ArrayAttr
+
+    part = dtype.real
+    attr = ArrayAttr([_float_attr(value.real, part), _float_attr(value.imag, part)])
+    assert isinstance(dtype.builtin, ComplexType)
+    return ComplexConstantOp.create(result_types=(dtype.builtin,), properties={"value": attr})
+
+
+def splat(value: Any, dtype: DType, shape: Sequence[int]) -> Attribute:
+    """`dense<value>`: every element the same."""
+    import numpy as np
+
+    raw = np.asarray(value, dtype=dtype.storage).tobytes()
+    type_ = tensor_type(tuple(shape), dtype.builtin)
+    count = 1
+    for d in shape:
+        count *= d
+    return DenseIntOrFPElementsAttr(type_, BytesAttr(raw * count))
+
+
+_ = IntegerType

@@ -1,0 +1,494 @@
+"""Scalar arithmetic with PyTorch's meaning: what the body of an elementwise op is written with.
+
+An `Element` is one number in the IR together with its PyTorch dtype. Python's operators and the methods below emit
+`arith`, `math` and `complex` ops; Python numbers take the dtype of the element that they meet.
+"""
+
+from __future__ import annotations
+
+import math as pymath
+from typing import Any
+
+from xdsl.dialects import arith, complex, math
+from xdsl.dialects.builtin import IntegerAttr, i1, i64
+from xdsl.ir import Operation, SSAValue
+
+from flambeau.diagnostics import Unsupported
+from flambeau.ir import dtypes
+from flambeau.ir.dtypes import DType
+from flambeau.lowering.builder import LoweringBuilder
+
+_FAST = {"fastmath": arith.FastMathFlagsAttr("none")}
+_FLAGS = {"overflowFlags": arith.IntegerOverflowAttr("none")}
+_NONE: dict[str, Any] = {}
+
+Operand = Any
+"""An Element or a Python number."""
+
+_CMPI = {"eq": 0, "ne": 1, "lt": 2, "le": 3, "gt": 4, "ge": 5}
+_CMPF = {"eq": 1, "gt": 2, "ge": 3, "lt": 4, "le": 5, "ne": 13, "uno": 14}
+_PREDICATE = {i: {"predicate": IntegerAttr(i, i64)} for i in range(16)}
+_PREDICATE_F = {i: {"predicate": IntegerAttr(i, i64), **_FAST} for i in range(16)}
+
+_SIMPLE: dict[str, tuple[type[Operation], dict[str, Any], type[Operation] | None]] = {
+    "add": (arith.AddfOp, _FAST, complex.AddOp),
+    "sub": (arith.SubfOp, _FAST, complex.SubOp),
+    "mul": (arith.MulfOp, _FAST, complex.MulOp),
+    "div": (arith.DivfOp, _FAST, complex.DivOp),
+}
+_SIMPLE_INT: dict[str, tuple[type[Operation], dict[str, Any]]] = {
+    "add": (arith.AddiOp, _FLAGS),
+    "sub": (arith.SubiOp, _FLAGS),
+    "mul": (arith.MuliOp, _FLAGS),
+}
+_BOOL_OPS: dict[str, type[Operation]] = {"add": arith.OrIOp, "mul": arith.AndIOp, "sub": arith.XOrIOp}
+
+
+class Element:
+    """A scalar value of the IR."""
+
+    __slots__ = ("b", "dtype", "value")
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, b: LoweringBuilder, value: SSAValue, dtype: DType) -> None:
+        self.b = b
+        self.value = value
+        self.dtype = dtype
+
+    # --- Plumbing ---
+
+    def like(self, other: Operand) -> Element:
+        """Another operand in this element's dtype."""
+        if isinstance(other, Element):
+            return other.to(self.dtype)
+        return Element(self.b, self.b.constant(other, self.dtype), self.dtype)
+
+    def emit(
+        self,
+        op: type[Operation],
+        operands: tuple[Element, ...],
+        dtype: DType | None = None,
+        properties: dict[str, Any] = _NONE,
+    ) -> Element:
+        """Append an op on elements; the result has `dtype`, by default this element's."""
+        dtype = dtype or self.dtype
+        value = self.b.value(op, [o.value for o in operands], dtype.builtin, properties)
+        return Element(self.b, value, dtype)
+
+    def _unary(self, op: type[Operation], complex_op: type[Operation] | None = None) -> Element:
+        if self.dtype.is_complex:
+            if complex_op is None:
+                raise Unsupported(f"{op.name} of {self.dtype}")
+            return self.emit(complex_op, (self,), properties=_FAST)
+        return self.emit(op, (self,), properties=_FAST)
+
+    def _binary(self, name: str, other: Operand, swap: bool = False) -> Element:
+        a, b = self, self.like(other)
+        if swap:
+            a, b = b, a
+        d = self.dtype
+        if d.is_bool:
+            return self.emit(_BOOL_OPS[name], (a, b))
+        if d.is_int:
+            op, properties = _SIMPLE_INT[name]
+            return self.emit(op, (a, b), properties=properties)
+        float_op, properties, complex_op = _SIMPLE[name]
+        return self.emit(complex_op if d.is_complex and complex_op else float_op, (a, b), properties=properties)
+
+    # --- Conversions ---
+
+    def to(self, dtype: DType) -> Element:
+        """Convert as PyTorch does."""
+        source = self.dtype
+        if source is dtype:
+            return self
+        if source.is_complex:
+            if dtype.is_complex:
+                return self.real.to(dtype.real).with_imag(self.imag.to(dtype.real), dtype)
+            if dtype.is_bool:
+                return (self.real != 0) | (self.imag != 0)
+            return self.real.to(dtype)
+        if dtype.is_complex:
+            part = self.to(dtype.real)
+            return part.with_imag(part.like(0), dtype)
+        if dtype.is_bool:
+            return self != 0
+        if dtype.is_int:
+            return self._float_to_int(dtype) if source.is_float else self._int_to_int(dtype)
+        if source.is_float:
+            return self._float_to_float(dtype)
+        return self.emit(arith.SIToFPOp if source.signed else arith.UIToFPOp, (self,), dtype)
+
+    def _int_to_int(self, dtype: DType) -> Element:
+        if dtype.bits == self.dtype.bits:
+            return Element(self.b, self.value, dtype)
+        if dtype.bits < self.dtype.bits:
+            return self.emit(arith.TruncIOp, (self,), dtype, _FLAGS)
+        return self.emit(arith.ExtSIOp if self.dtype.signed else arith.ExtUIOp, (self,), dtype)
+
+    def _float_to_int(self, dtype: DType) -> Element:
+        # PyTorch goes through int64 for unsigned and a wider int for narrow types, so that values wrap around.
+        wide = dtype if dtype in (dtypes.int32, dtypes.int64) else dtypes.int64 if not dtype.signed else dtypes.int32
+        source = self.to(self.dtype.compute)
+        return source.emit(arith.FPToSIOp, (source,), wide)._int_to_int(dtype)
+
+    def _float_to_float(self, dtype: DType) -> Element:
+        if dtype.size > self.dtype.size:
+            return self.emit(arith.ExtFOp, (self,), dtype, _FAST)
+        if dtype.size < self.dtype.size:
+            return self.emit(arith.TruncFOp, (self,), dtype, _FAST)
+        return self.to(dtypes.float32).to(dtype)
+
+    # --- Complex numbers ---
+
+    @property
+    def real(self) -> Element:
+        return self.emit(complex.ReOp, (self,), self.dtype.real, _FAST) if self.dtype.is_complex else self
+
+    @property
+    def imag(self) -> Element:
+        return self.emit(complex.ImOp, (self,), self.dtype.real, _FAST) if self.dtype.is_complex else self.like(0)
+
+    def with_imag(self, imag: Element, dtype: DType) -> Element:
+        """The complex number with this real part."""
+        return self.emit(complex.CreateOp, (self, imag), dtype)
+
+    # --- Arithmetic ---
+
+    def __add__(self, other: Operand) -> Element:
+        return self._binary("add", other)
+
+    def __radd__(self, other: Operand) -> Element:
+        return self._binary("add", other, swap=True)
+
+    def __sub__(self, other: Operand) -> Element:
+        return self._binary("sub", other)
+
+    def __rsub__(self, other: Operand) -> Element:
+        return self._binary("sub", other, swap=True)
+
+    def __mul__(self, other: Operand) -> Element:
+        if isinstance(other, (int, float)) and other == 1:
+            return self
+        return self._binary("mul", other)
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: Operand) -> Element:
+        """Division; floats only (PyTorch has promoted integers by then)."""
+        return self._binary("div", other)
+
+    def __rtruediv__(self, other: Operand) -> Element:
+        return self.like(other)._binary("div", self)
+
+    def __neg__(self) -> Element:
+        if self.dtype.is_complex:
+            return self.emit(complex.NegOp, (self,), properties=_FAST)
+        if self.dtype.is_float:
+            return self.emit(arith.NegfOp, (self,), properties=_FAST)
+        return self.like(0) - self
+
+    def trunc_divide(self, other: Operand) -> Element:
+        """Division rounded towards zero."""
+        other = self.like(other)
+        if self.dtype.is_float:
+            return (self / other).trunc()
+        return self.emit(arith.DivSIOp if self.dtype.signed else arith.DivUIOp, (self, other))
+
+    def floor_divide(self, other: Operand) -> Element:
+        """Division rounded down; for floats exactly as PyTorch computes it, through the remainder."""
+        other = self.like(other)
+        if not self.dtype.is_float:
+            return self.emit(arith.FloorDivSIOp if self.dtype.signed else arith.DivUIOp, (self, other))
+        rest = self.fmod(other)
+        quotient = (self - rest) / other
+        quotient = ((rest != 0) & ((other < 0) ^ (rest < 0))).select(quotient - 1, quotient)
+        rounded = quotient.floor()
+        rounded = (quotient - rounded > 0.5).select(rounded + 1, rounded)
+        exact = (quotient != 0).select(rounded, (self / other).like(0).copysign(self / other))
+        return (other == 0).select(self / other, exact)
+
+    def fmod(self, other: Operand) -> Element:
+        """The remainder with the sign of the dividend."""
+        from flambeau.dialects.builtin_ext import RemFOp
+
+        other = self.like(other)
+        if self.dtype.is_float:
+            return self.emit(RemFOp, (self, other), properties=_FAST)
+        return self.emit(arith.RemSIOp if self.dtype.signed else arith.RemUIOp, (self, other))
+
+    def remainder(self, other: Operand) -> Element:
+        """The remainder with the sign of the divisor, Python's `%`."""
+        other = self.like(other)
+        rest = self.fmod(other)
+        if not self.dtype.is_float and not self.dtype.signed:
+            return rest
+        wrong_sign = (rest != 0) & ((other < 0) ^ (rest < 0))
+        return wrong_sign.select(rest + other, rest)
+
+    def maximum(self, other: Operand) -> Element:
+        """The greater one; NaN if either is NaN."""
+        other = self.like(other)
+        if self.dtype.is_float:
+            return self.emit(arith.MaximumfOp, (self, other), properties=_FAST)
+        return self.emit(arith.MaxSIOp if self.dtype.signed else arith.MaxUIOp, (self, other))
+
+    def minimum(self, other: Operand) -> Element:
+        """The lesser one; NaN if either is NaN."""
+        other = self.like(other)
+        if self.dtype.is_float:
+            return self.emit(arith.MinimumfOp, (self, other), properties=_FAST)
+        return self.emit(arith.MinSIOp if self.dtype.signed else arith.MinUIOp, (self, other))
+
+    def pow(self, other: Operand) -> Element:
+        """Power; small constant exponents become products, as in PyTorch."""
+        if isinstance(other, (int, float)) and not isinstance(other, bool):
+            if other == 0.5 and self.dtype.is_float:
+                return self.sqrt()
+            if other == -0.5 and self.dtype.is_float:
+                return 1 / self.sqrt()
+            if float(other).is_integer() and 0 <= other <= (3 if not self.dtype.is_integral else 64):
+                return self._power(int(other))
+            if other in (-1, -2) and self.dtype.is_float:
+                return 1 / self._power(int(-other))
+        other = self.like(other)
+        if self.dtype.is_complex:
+            return self.emit(complex.PowOp, (self, other), properties=_FAST)
+        if self.dtype.is_float:
+            return self.emit(math.PowFOp, (self, other), properties=_FAST)
+        return self._integer_pow(other)
+
+    def _power(self, exponent: int) -> Element:
+        result: Element | None = None
+        base = self
+        while exponent:
+            if exponent & 1:
+                result = base if result is None else result * base
+            exponent >>= 1
+            if exponent:
+                base = base * base
+        return result if result is not None else self.like(1)
+
+    def _integer_pow(self, exponent: Element) -> Element:
+        """Square and multiply over the exponent's bits; a negative exponent gives 0 but for bases 1 and -1."""
+        result, base = self.like(1), self
+        for bit in range(6):
+            is_set = (exponent >> bit) & 1
+            result = (is_set != 0).select(result * base, result)
+            base = base * base
+        if not self.dtype.signed:
+            return result
+        odd = (exponent & 1) != 0
+        of_negative = (self == 1).select(self.like(1), (self == -1).select(odd.select(self.like(-1), self.like(1)), 0))
+        return (exponent < 0).select(of_negative, result)
+
+    # --- Comparisons ---
+
+    def _compare(self, name: str, other: Operand) -> Element:
+        other = self.like(other)
+        if self.dtype.is_complex:
+            op = {"eq": complex.EqualOp, "ne": complex.NotEqualOp}.get(name)
+            if op is None:
+                raise Unsupported(f"complex numbers have no order ({name})")
+            return self.emit(op, (self, other), dtypes.bool_)
+        if self.dtype.is_float:
+            properties = _PREDICATE_F[_CMPF[name]]
+            return self.emit(arith.CmpfOp, (self, other), dtypes.bool_, properties)
+        predicate = _CMPI[name]
+        if not self.dtype.signed and predicate >= 2:
+            predicate += 4
+        return self.emit(arith.CmpiOp, (self, other), dtypes.bool_, _PREDICATE[predicate])
+
+    def __eq__(self, other: Operand) -> Element:  # type: ignore[override]
+        return self._compare("eq", other)
+
+    def __ne__(self, other: Operand) -> Element:  # type: ignore[override]
+        return self._compare("ne", other)
+
+    def __lt__(self, other: Operand) -> Element:
+        return self._compare("lt", other)
+
+    def __le__(self, other: Operand) -> Element:
+        return self._compare("le", other)
+
+    def __gt__(self, other: Operand) -> Element:
+        return self._compare("gt", other)
+
+    def __ge__(self, other: Operand) -> Element:
+        return self._compare("ge", other)
+
+    def isnan(self) -> Element:
+        if self.dtype.is_complex:
+            return self.real.isnan() | self.imag.isnan()
+        if not self.dtype.is_float:
+            return Element(self.b, self.b.constant(False, dtypes.bool_), dtypes.bool_)
+        return self.emit(arith.CmpfOp, (self, self), dtypes.bool_, _PREDICATE_F[_CMPF["uno"]])
+
+    def isinf(self) -> Element:
+        if not self.dtype.is_float:
+            return Element(self.b, self.b.constant(False, dtypes.bool_), dtypes.bool_)
+        return abs(self) == float("inf")
+
+    def select(self, a: Operand, b: Operand) -> Element:
+        """`a` where this (a bool) is true, else `b`."""
+        if isinstance(a, Element):
+            b = a.like(b)
+        else:
+            a = b.like(a)
+        return a.emit(arith.SelectOp, (self, a, b))
+
+    # --- Bits ---
+
+    def _bitwise(self, op: type[Operation], other: Operand) -> Element:
+        if not self.dtype.is_integral:
+            raise Unsupported(f"bitwise op on {self.dtype}")
+        return self.emit(op, (self, self.like(other)))
+
+    def __and__(self, other: Operand) -> Element:
+        return self._bitwise(arith.AndIOp, other)
+
+    def __or__(self, other: Operand) -> Element:
+        return self._bitwise(arith.OrIOp, other)
+
+    def __xor__(self, other: Operand) -> Element:
+        return self._bitwise(arith.XOrIOp, other)
+
+    def __invert__(self) -> Element:
+        return self ^ (True if self.dtype.is_bool else -1)
+
+    def __lshift__(self, other: Operand) -> Element:
+        other = self.like(other)
+        shifted = self.emit(arith.ShLIOp, (self, other), properties=_FLAGS)
+        return self._in_range(other).select(shifted, 0)
+
+    def __rshift__(self, other: Operand) -> Element:
+        other = self.like(other)
+        if not self.dtype.signed:
+            return self._in_range(other).select(self.emit(arith.ShRUIOp, (self, other)), 0)
+        # An arithmetic shift by too much leaves only the sign.
+        most = self.like(self.dtype.bits - 1)
+        return self.emit(arith.ShRSIOp, (self, self._in_range(other).select(other, most)))
+
+    def _in_range(self, shift: Element) -> Element:
+        ok = shift < self.dtype.bits
+        return ok & (shift >= 0) if self.dtype.signed else ok
+
+    # --- Functions ---
+
+    def __abs__(self) -> Element:
+        if self.dtype.is_complex:
+            return self.emit(complex.AbsOp, (self,), self.dtype.real, _FAST)
+        if self.dtype.is_float:
+            return self.emit(math.AbsFOp, (self,), properties=_FAST)
+        return self if not self.dtype.signed else self.emit(math.AbsIOp, (self,))
+
+    def sign(self) -> Element:
+        if self.dtype.is_bool:
+            return self
+        if not self.dtype.signed:
+            return (self != 0).to(self.dtype)
+        result = (self > 0).to(self.dtype) - (self < 0).to(self.dtype)
+        return self.isnan().select(self, result) if self.dtype.is_float and False else result
+
+    def copysign(self, other: Operand) -> Element:
+        return self.emit(math.CopySignOp, (self, self.like(other)), properties=_FAST)
+
+    def floor(self) -> Element:
+        return self if self.dtype.is_integral else self._unary(math.FloorOp)
+
+    def ceil(self) -> Element:
+        return self if self.dtype.is_integral else self._unary(math.CeilOp)
+
+    def trunc(self) -> Element:
+        return self if self.dtype.is_integral else self._unary(math.TruncOp)
+
+    def round(self) -> Element:
+        """Round half to even."""
+        return self if self.dtype.is_integral else self._unary(math.RoundEvenOp)
+
+    def sqrt(self) -> Element:
+        return self._unary(math.SqrtOp, complex.SqrtOp)
+
+    def rsqrt(self) -> Element:
+        return 1 / self.sqrt()
+
+    def exp(self) -> Element:
+        return self._unary(math.ExpOp, complex.ExpOp)
+
+    def exp2(self) -> Element:
+        return self._unary(math.Exp2Op)
+
+    def expm1(self) -> Element:
+        return self._unary(math.ExpM1Op, complex.Expm1Op)
+
+    def log(self) -> Element:
+        return self._unary(math.LogOp, complex.LogOp)
+
+    def log2(self) -> Element:
+        return self._unary(math.Log2Op)
+
+    def log10(self) -> Element:
+        # math.log10 does not reach a symbol that links everywhere.
+        return self.log() * (1 / pymath.log(10))
+
+    def log1p(self) -> Element:
+        return self._unary(math.Log1pOp, complex.Log1pOp)
+
+    def sin(self) -> Element:
+        return self._unary(math.SinOp, complex.SinOp)
+
+    def cos(self) -> Element:
+        return self._unary(math.CosOp, complex.CosOp)
+
+    def tan(self) -> Element:
+        return self._unary(math.TanOp, complex.TanOp)
+
+    def tanh(self) -> Element:
+        return self._unary(math.TanhOp, complex.TanhOp)
+
+    def atan(self) -> Element:
+        return self._unary(math.AtanOp)
+
+    def atan2(self, other: Operand) -> Element:
+        return self.emit(math.Atan2Op, (self, self.like(other)), properties=_FAST)
+
+    def asin(self) -> Element:
+        return self.atan2(((1 - self) * (1 + self)).sqrt())
+
+    def acos(self) -> Element:
+        return ((1 - self) * (1 + self)).sqrt().atan2(self)
+
+    def erf(self) -> Element:
+        return self._unary(math.ErfOp)
+
+    def sinh(self) -> Element:
+        # Through expm1: the plain formula loses all digits near zero.
+        e = abs(self).expm1()
+        halves = (abs(self) - pymath.log(2)).exp()
+        small = (e + e / (e + 1)) * 0.5
+        return (abs(self) > 20).select(halves, small).copysign(self)
+
+    def cosh(self) -> Element:
+        half = (abs(self) - pymath.log(2)).exp()
+        return half + 0.25 / half
+
+    def asinh(self) -> Element:
+        # log1p keeps the digits near zero; beyond 1e10 the square would overflow, and log(2x) is exact.
+        a = abs(self)
+        small = (a + a * a / (1 + (a * a + 1).sqrt())).log1p()
+        return (a > 1e10).select(a.log() + pymath.log(2), small).copysign(self)
+
+    def acosh(self) -> Element:
+        t = self - 1
+        small = (t + (t * (self + 1)).sqrt()).log1p()
+        return (self > 1e10).select(self.log() + pymath.log(2), small)
+
+    def atanh(self) -> Element:
+        a = abs(self)
+        return ((2 * a / (1 - a)).log1p() * 0.5).copysign(self)
+
+    def sigmoid(self) -> Element:
+        return 1 / (1 + (-self).exp())
+
+
+_ = i1

@@ -1,0 +1,1 @@
+"""linalg-on-tensors: the rules, by op family."""

@@ -1,0 +1,537 @@
+"""The verbs that linalg rules are written with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+from xdsl.dialects import arith, tensor
+from xdsl.dialects.builtin import (
+    AffineMapAttr,
+    ArrayAttr,
+    DenseArrayBase,
+    IntegerAttr,
+    i64,
+)
+from xdsl.dialects.linalg.attrs import IteratorType, IteratorTypeAttr
+from xdsl.dialects.linalg.ops import FillOp, GenericOp, IndexOp, TransposeOp, YieldOp
+from xdsl.ir import Attribute, Block, Region, SSAValue
+from xdsl.ir.affine import AffineExpr, AffineMap
+
+from flambeau.diagnostics import Unsupported
+from flambeau.dialects.linalg_named import named_op, segments
+from flambeau.ir import dtypes
+from flambeau.ir.dtypes import DType
+from flambeau.lowering.builder import (
+    INDEX,
+    LoweringBuilder,
+    Size,
+    Tensor,
+    i64_array,
+    index_attr,
+    static,
+    tensor_type,
+)
+from flambeau.lowering.element import Element
+
+Body = Callable[..., Any]
+
+_PARALLEL = IteratorTypeAttr(IteratorType.PARALLEL)
+_REDUCTION = IteratorTypeAttr(IteratorType.REDUCTION)
+
+
+@cache
+def _map(dims: int, results: tuple[int | None, ...]) -> AffineMapAttr:
+    """The map to the named loop dims; None stands for the constant 0 (a broadcast dimension)."""
+    exprs = tuple(AffineExpr.constant(0) if r is None else AffineExpr.dimension(r) for r in results)
+    return AffineMapAttr(AffineMap(dims, 0, exprs))
+
+
+@cache
+def _generic_properties(maps: tuple[AffineMapAttr, ...], reductions: tuple[bool, ...], outs: int) -> dict[str, Any]:
+    return {
+        "indexing_maps": ArrayAttr(maps),
+        "iterator_types": ArrayAttr([_REDUCTION if r else _PARALLEL for r in reductions]),
+        "operandSegmentSizes": segments(len(maps) - outs, outs),
+    }
+
+
+@cache
+def _reassociation(groups: tuple[tuple[int, ...], ...]) -> ArrayAttr[Any]:
+    return ArrayAttr([ArrayAttr([IntegerAttr(i, i64) for i in g]) for g in groups])
+
+
+@cache
+def _fill_properties() -> dict[str, Attribute]:
+    return {"operandSegmentSizes": segments(1, 1)}
+
+
+class LinalgBuilder(LoweringBuilder):
+    """Builds linalg on tensors."""
+
+    index_guards = True
+    """Whether to check at run time that indices are in range, as PyTorch does."""
+
+    # --- linalg.generic ---
+
+    def generic(
+        self,
+        ins: Sequence[Tensor],
+        in_maps: Sequence[tuple[int | None, ...]],
+        outs: Sequence[Tensor],
+        out_maps: Sequence[tuple[int | None, ...]],
+        loops: int,
+        body: Body,
+        reduced: Sequence[int] = (),
+    ) -> list[Tensor]:
+        """A loop nest; `body` gets an Element for each operand and gives one for each result."""
+        operands = [*ins, *outs]
+        maps = tuple(_map(loops, tuple(m)) for m in (*in_maps, *out_maps))
+        properties = _generic_properties(maps, tuple(i in reduced for i in range(loops)), len(outs))
+        region = self.region([o.dtype for o in operands], body, [o.dtype for o in outs])
+        op = self.emit(
+            GenericOp,
+            [o.value for o in operands],
+            [o.value.type for o in outs],
+            properties,
+            regions=(region,),
+        )
+        return [Tensor(r, o.dtype, o._sizes) for r, o in zip(op.results, outs, strict=True)]
+
+    def region(self, argument_dtypes: Sequence[DType], body: Body, result_dtypes: Sequence[DType]) -> Region:
+        """A region whose block computes `body` on scalars and yields the results, converted to their dtypes."""
+        block = Block(arg_types=[d.builtin for d in argument_dtypes])
+        outer, self.block = self.block, block
+        try:
+            elements = [Element(self, a, d) for a, d in zip(block.args, argument_dtypes, strict=True)]
+            results = body(*elements)
+            results = results if isinstance(results, tuple) else (results,)
+            self.emit(YieldOp, [self.element(r, d).value for r, d in zip(results, result_dtypes, strict=True)])
+        finally:
+            self.block = outer
+        return Region(block)
+
+    def element(self, value: Any, dtype: DType) -> Element:
+        """A number, an index value or an Element as an Element of the given dtype."""
+        if isinstance(value, Element):
+            return value.to(dtype)
+        if isinstance(value, SSAValue):
+            return self.scalar(value).to(dtype)
+        return Element(self, self.constant(value, dtype), dtype)
+
+    def scalar(self, value: SSAValue) -> Element:
+        """A scalar SSA value (index, i64, f64, i1) as an Element."""
+        if value.type == INDEX:
+            return Element(self, self.value(arith.IndexCastOp, (value,), i64), dtypes.int64)
+        for dtype in (dtypes.int64, dtypes.float64, dtypes.bool_):
+            if value.type == dtype.builtin:
+                return Element(self, value, dtype)
+        raise TypeError(f"not a scalar: {value.type}")
+
+    def loop_index(self, dim: int) -> SSAValue:
+        """Inside a body: the loop variable of a dimension."""
+        return self.value(IndexOp, (), INDEX, {"dim": IntegerAttr(dim, i64)})
+
+    # --- Elementwise ---
+
+    def broadcast_sizes(self, *shapes: Sequence[Size]) -> list[Size]:
+        """The sizes that all shapes broadcast to; mismatches are guarded at run time."""
+        rank = max((len(s) for s in shapes), default=0)
+        result: list[Size] = [1] * rank
+        for sizes in shapes:
+            offset = rank - len(sizes)
+            for i, size in enumerate(sizes):
+                at = offset + i
+                have = result[at]
+                if isinstance(size, int) and size == 1:
+                    continue
+                if isinstance(have, int) and have == 1:
+                    result[at] = size
+                else:
+                    result[at] = self.same_size(have, size, "sizes of tensors do not match for broadcasting")
+        return result
+
+    def elementwise(
+        self, tensors: Sequence[Tensor], body: Body, dtype: DType | Sequence[DType], sizes: Sequence[Size] | None = None
+    ) -> Any:
+        """One loop over all elements; operands are broadcast."""
+        if sizes is None:
+            sizes = self.broadcast_sizes(*(self.sizes(t) for t in tensors))
+        rank = len(sizes)
+        identity = tuple(range(rank))
+        in_maps = [self._broadcast_map(t, sizes) for t in tensors]
+        out_dtypes = [dtype] if isinstance(dtype, DType) else list(dtype)
+        outs = [self.empty(sizes, d) for d in out_dtypes]
+        results = self.generic(tensors, in_maps, outs, [identity] * len(outs), rank, body)
+        return results[0] if isinstance(dtype, DType) else tuple(results)
+
+    def _broadcast_map(self, x: Tensor, sizes: Sequence[Size]) -> tuple[int | None, ...]:
+        offset = len(sizes) - x.rank
+        return tuple(
+            None if d == 1 and sizes[offset + i] != 1 else offset + i for i, d in enumerate(x.shape)
+        )
+
+    def to(self, x: Tensor, dtype: DType) -> Tensor:
+        """Convert the elements of a tensor."""
+        if x.dtype is dtype:
+            return x
+        if x.dtype.builtin == dtype.builtin:
+            return Tensor(x.value, dtype, x._sizes)
+        return self.elementwise([x], lambda e: e.to(dtype), dtype)  # type: ignore[no-any-return]
+
+    def generate(self, sizes: Sequence[Size], dtype: DType, body: Callable[..., Any]) -> Tensor:
+        """A tensor whose elements are a function of their position (index values)."""
+        rank = len(sizes)
+        out = self.empty(sizes, dtype)
+        identity = tuple(range(rank))
+
+        def with_indices(_: Element) -> Any:
+            return body(*(self.loop_index(i) for i in range(rank)))
+
+        return self.generic([], [], [out], [identity], rank, with_indices)[0]
+
+    def map_indexed(
+        self, tensors: Sequence[Tensor], sizes: Sequence[Size], dtype: DType, body: Callable[..., Any]
+    ) -> Tensor:
+        """Elementwise with broadcast operands where `body(indices, *elements)` sees the position too."""
+        rank = len(sizes)
+
+        def with_indices(*elements: Element) -> Any:
+            return body([self.loop_index(i) for i in range(rank)], *elements[: len(tensors)])
+
+        return self.elementwise(tensors, with_indices, dtype, sizes)  # type: ignore[no-any-return]
+
+    def load(self, x: Tensor, indices: Sequence[Size]) -> Element:
+        """Inside a body: an element of any tensor."""
+        value = self.value(tensor.ExtractOp, (x.value, *(self.index(i) for i in indices)), x.dtype.builtin)
+        return Element(self, value, x.dtype)
+
+    def as_index(self, element: Element) -> SSAValue:
+        """An integer element as an index."""
+        wide = element.to(dtypes.int64)
+        return self.value(arith.IndexCastOp, (wide.value,), INDEX)
+
+    # --- Filling ---
+
+    def full(self, sizes: Sequence[Size], value: Any, dtype: DType) -> Tensor:
+        """A tensor with one value everywhere; the value is a number, an Element or a scalar SSA value."""
+        scalar = self.element(value, dtype).value
+        return self.fill(self.empty(sizes, dtype), scalar)
+
+    def fill(self, out: Tensor, scalar: SSAValue) -> Tensor:
+        key = ("fill", out.value, scalar)
+        found = self._memo.get(key) if self.block is self.entry else None
+        if found is None:
+            region = self.region([out.dtype, out.dtype], lambda value, _: value, [out.dtype])
+            op = self.emit(
+                FillOp, (scalar, out.value), (out.value.type,), _fill_properties(), regions=(region,)
+            )
+            found = op.results[0]
+            if self.block is self.entry:
+                self._memo[key] = found
+        return Tensor(found, out.dtype, out._sizes)
+
+    # --- Reductions ---
+
+    def reduce(
+        self,
+        tensors: Sequence[Tensor],
+        dims: Sequence[int],
+        inits: Sequence[tuple[Any, DType]],
+        body: Body,
+        keepdim: bool = False,
+        indexed: bool = False,
+    ) -> list[Tensor]:
+        """Reduce over dims. `body(*elements, *accumulators)` gives the new accumulators, which start at `inits`.
+
+        With `indexed`, the body's first argument is the list of loop indices.
+        """
+        x = tensors[0]
+        sizes = self.sizes(x)
+        kept = [i for i in range(x.rank) if i not in dims]
+        outs = [self.full([sizes[i] for i in kept], value, dtype) for value, dtype in inits]
+
+        def with_indices(*elements: Element) -> Any:
+            return body([self.loop_index(i) for i in range(x.rank)], *elements)
+
+        results = self.generic(
+            tensors,
+            [tuple(range(x.rank))] * len(tensors),
+            outs,
+            [tuple(kept)] * len(outs),
+            x.rank,
+            with_indices if indexed else body,
+            reduced=dims,
+        )
+        if keepdim:
+            shape = [1 if i in dims else s for i, s in enumerate(sizes)]
+            results = [self.reshape(r, shape) for r in results]
+        return results
+
+    # --- Shapes ---
+
+    def reshape(self, x: Tensor, sizes: Sequence[Size]) -> Tensor:
+        """The same elements in the same order under another shape."""
+        old = self.sizes(x)
+        new = list(sizes)
+        if len(old) == len(new) and all(_same(a, b) for a, b in zip(old, new, strict=True)):
+            return x
+        if any(isinstance(s, int) and s == 0 for s in (*old, *new)):
+            return self.empty(new, x.dtype)
+        groups = self._match_groups(old, new)
+        collapsed = self.collapse(x, [g[0] for g in groups])
+        return self.expand(collapsed, [g[1] for g in groups], new)
+
+    def _match_groups(self, old: list[Size], new: list[Size]) -> list[tuple[list[int], list[int]]]:
+        """Pairs of dim groups with equal numbers of elements, as fine as can be known."""
+        groups: list[tuple[list[int], list[int]]] = []
+        i = j = 0
+        while i < len(old) and j < len(new):
+            left, right = [i], [j]
+            a, b = self._factors(old[i]), self._factors(new[j])
+            while not _same_product(a, b):
+                # Grow the side that has fewer elements so far; unknown sizes are grown on both.
+                grow_left = _static_part(a) < _static_part(b) or (
+                    _static_part(a) == _static_part(b) and len(a[1]) <= len(b[1])
+                )
+                if grow_left and left[-1] + 1 < len(old):
+                    left.append(left[-1] + 1)
+                    a = _times(a, self._factors(old[left[-1]]))
+                elif right[-1] + 1 < len(new):
+                    right.append(right[-1] + 1)
+                    b = _times(b, self._factors(new[right[-1]]))
+                elif left[-1] + 1 < len(old):
+                    left.append(left[-1] + 1)
+                    a = _times(a, self._factors(old[left[-1]]))
+                else:
+                    break
+            i, j = left[-1] + 1, right[-1] + 1
+            groups.append((left, right))
+        # Size-1 dims at the end join the last group.
+        rest_old, rest_new = list(range(i, len(old))), list(range(j, len(new)))
+        if groups and (rest_old or rest_new):
+            groups[-1] = (groups[-1][0] + rest_old, groups[-1][1] + rest_new)
+        elif rest_old or rest_new:
+            groups = [(rest_old, rest_new)]
+        return groups
+
+    def _factors(self, size: Size) -> tuple[int, tuple[int, ...]]:
+        """A size as a static factor and the sorted ids of its dynamic factors."""
+        if isinstance(size, int):
+            return (size, ())
+        known: dict[SSAValue, tuple[int, tuple[int, ...]]] = self._memo.setdefault("factors", {})
+        return known.get(size, (1, (id(size),)))
+
+    def mul(self, a: Size, b: Size) -> Size:
+        product = super().mul(a, b)
+        if isinstance(product, SSAValue):
+            self._memo.setdefault("factors", {})[product] = _times(self._factors(a), self._factors(b))
+        return product
+
+    def collapse(self, x: Tensor, groups: Sequence[Sequence[int]]) -> Tensor:
+        """Merge neighbouring dims; no elements move."""
+        if all(len(g) == 1 for g in groups) and len(groups) == x.rank:
+            return x
+        old = self.sizes(x)
+        groups = [g for g in groups if g]
+        if not groups or (x.rank and not any(groups)):
+            groups = []
+        new = [self.product([old[i] for i in g]) for g in groups]
+        type_ = tensor_type(tuple(map(static, new)), x.dtype.builtin)
+        properties = {"reassociation": _reassociation(tuple(map(tuple, groups)))}
+        return Tensor(self.value(tensor.CollapseShapeOp, (x.value,), type_, properties), x.dtype, new)
+
+    def expand(self, x: Tensor, groups: Sequence[Sequence[int]], sizes: Sequence[Size]) -> Tensor:
+        """Split dims into several; no elements move."""
+        if all(len(g) == 1 for g in groups) and len(groups) == len(sizes):
+            return x
+        groups = [g for g in groups if g]
+        shape = tuple(map(static, sizes))
+        # MLIR wants the collapsed size dynamic exactly where the group has a dynamic size.
+        if x.rank == len(groups):
+            wanted = tuple(
+                None if any(shape[i] is None for i in g) else _product([shape[i] or 0 for i in g]) for g in groups
+            )
+            x = self.cast(x, wanted)
+        type_ = tensor_type(shape, x.dtype.builtin)
+        dynamic = [s for s in sizes if isinstance(s, SSAValue)]
+        properties: dict[str, Attribute] = {
+            "reassociation": _reassociation(tuple(map(tuple, groups)) if x.rank else ()),
+            "static_output_shape": i64_array(tuple(_DYNAMIC if s is None else s for s in shape)),
+        }
+        value = self.value(tensor.ExpandShapeOp, (x.value, *dynamic), type_, properties)
+        return Tensor(value, x.dtype, sizes)
+
+    def unsqueeze(self, x: Tensor, dim: int) -> Tensor:
+        sizes = self.sizes(x)
+        return self.reshape(x, [*sizes[:dim], 1, *sizes[dim:]])
+
+    def squeeze(self, x: Tensor, dims: Sequence[int]) -> Tensor:
+        return self.reshape(x, [s for i, s in enumerate(self.sizes(x)) if i not in dims])
+
+    def transpose(self, x: Tensor, permutation: Sequence[int]) -> Tensor:
+        """Reorder dims."""
+        if list(permutation) == list(range(x.rank)):
+            return x
+        sizes = self.sizes(x)
+        out = self.empty([sizes[p] for p in permutation], x.dtype)
+        region = self.region([x.dtype, x.dtype], lambda value, _: value, [x.dtype])
+        op = self.emit(
+            TransposeOp,
+            (x.value, out.value),
+            (out.value.type,),
+            {"permutation": i64_array(tuple(permutation))},
+            regions=(region,),
+        )
+        return Tensor(op.results[0], x.dtype, out._sizes)
+
+    def broadcast_to(self, x: Tensor, sizes: Sequence[Size]) -> Tensor:
+        """Repeat size-1 dims (and add leading ones) up to the given sizes."""
+        if x.rank == len(sizes) and all(_same(a, b) for a, b in zip(self.sizes(x), sizes, strict=True)):
+            return x
+        return self.elementwise([x], lambda e: e, x.dtype, sizes)  # type: ignore[no-any-return]
+
+    def slice(self, x: Tensor, starts: Sequence[Size], sizes: Sequence[Size], steps: Sequence[Size]) -> Tensor:
+        """`tensor.extract_slice`."""
+        if all(isinstance(s, int) and s == 0 for s in starts) and all(
+            _same(a, b) for a, b in zip(self.sizes(x), sizes, strict=True)
+        ):
+            return x
+        type_ = tensor_type(tuple(map(static, sizes)), x.dtype.builtin)
+        properties, operands = _slice_operands(starts, sizes, steps, 1)
+        return Tensor(self.value(tensor.ExtractSliceOp, (x.value, *operands), type_, properties), x.dtype, sizes)
+
+    def insert_slice(self, source: Tensor, into: Tensor, starts: Sequence[Size], steps: Sequence[Size]) -> Tensor:
+        """`tensor.insert_slice`: a copy of `into` with `source` written at the given place."""
+        sizes = self.sizes(source)
+        properties, operands = _slice_operands(starts, sizes, steps, 2)
+        value = self.value(tensor.InsertSliceOp, (source.value, into.value, *operands), into.value.type, properties)
+        return Tensor(value, into.dtype, into._sizes)
+
+    def pad(self, x: Tensor, low: Sequence[Size], high: Sequence[Size], value: Any) -> Tensor:
+        """Add a border of one value; amounts must not be negative."""
+        if all(isinstance(p, int) and p == 0 for p in (*low, *high)):
+            return x
+        sizes = [
+            self.add(self.add(s, lo), hi) for s, lo, hi in zip(self.sizes(x), low, high, strict=True)
+        ]
+        type_ = tensor_type(tuple(map(static, sizes)), x.dtype.builtin)
+        fill = self.element(value, x.dtype)
+        block = Block(arg_types=[INDEX] * x.rank)
+        outer, self.block = self.block, block
+        self.emit(tensor.YieldOp, (fill.value,))
+        self.block = outer
+        properties = {
+            "static_low": _static_list(low),
+            "static_high": _static_list(high),
+            "operandSegmentSizes": segments(
+                1, sum(isinstance(p, SSAValue) for p in low), sum(isinstance(p, SSAValue) for p in high)
+            ),
+        }
+        operands = [x.value, *(p for p in (*low, *high) if isinstance(p, SSAValue))]
+        op = self.emit(tensor.PadOp, operands, (type_,), properties, regions=(Region(block),))
+        return Tensor(op.results[0], x.dtype, sizes)
+
+    # --- Named contractions ---
+
+    def named(
+        self,
+        name: str,
+        ins: Sequence[Tensor],
+        out: Tensor,
+        body: Body,
+        properties: dict[str, Attribute] | None = None,
+    ) -> Tensor:
+        """A named linalg op that accumulates into `out`."""
+        region = self.region([*(t.dtype for t in ins), out.dtype], body, [out.dtype])
+        op = self.emit(
+            named_op(name),
+            [*(t.value for t in ins), out.value],
+            (out.value.type,),
+            {"operandSegmentSizes": segments(len(ins), 1), **(properties or {})},
+            regions=(region,),
+        )
+        return Tensor(op.results[0], out.dtype, out._sizes)
+
+    def contract(
+        self, name: str, ins: Sequence[Tensor], sizes: Sequence[Size], properties: dict[str, Attribute] | None = None
+    ) -> Tensor:
+        """A named multiply-and-add; 16-bit floats accumulate in f32, the result is in the accumulator's dtype."""
+        dtype = ins[0].dtype.compute
+        out = self.full(sizes, 0, dtype)
+        return self.named(name, ins, out, lambda a, b, c: c + a.to(dtype) * b.to(dtype), properties)
+
+    # --- Guards on contents ---
+
+    def check_range(self, indices: Tensor, size: Size, message: str) -> None:
+        """Guard that every index is in [-size, size)."""
+        if not self.index_guards:
+            return
+        limit = self.index(size)
+
+        def in_range(e: Element, acc: Element) -> Element:
+            bound = self.scalar(limit)
+            wide = e.to(dtypes.int64)
+            return acc & (wide < bound) & (wide >= -bound)
+
+        flat = self.reduce([indices], range(indices.rank), [(True, dtypes.bool_)], in_range)[0]
+        self.guard(self.value(tensor.ExtractOp, (flat.value,), dtypes.bool_.builtin), message)
+
+    def item(self, x: Tensor) -> SSAValue:
+        """The one element of a tensor as a scalar value."""
+        return self.value(tensor.ExtractOp, (x.value, *[self.index(0)] * x.rank), x.dtype.builtin)
+
+    def from_scalar(self, value: Any, dtype: DType) -> Tensor:
+        """A 0-d tensor."""
+        return self.full([], value, dtype)
+
+
+_DYNAMIC = -(1 << 63)
+
+
+def _static_list(sizes: Sequence[Size]) -> DenseArrayBase[Any]:
+    return i64_array(tuple(s if isinstance(s, int) else _DYNAMIC for s in sizes))
+
+
+def _slice_operands(
+    starts: Sequence[Size], sizes: Sequence[Size], steps: Sequence[Size], tensors: int
+) -> tuple[dict[str, Attribute], list[SSAValue]]:
+    groups = (starts, sizes, steps)
+    dynamic = [[s for s in group if isinstance(s, SSAValue)] for group in groups]
+    properties: dict[str, Attribute] = {
+        "static_offsets": _static_list(starts),
+        "static_sizes": _static_list(sizes),
+        "static_strides": _static_list(steps),
+        "operandSegmentSizes": segments(*([1] * tensors), *(len(d) for d in dynamic)),
+    }
+    return properties, [v for group in dynamic for v in group]
+
+
+def _same(a: Size, b: Size) -> bool:
+    return a is b or (isinstance(a, int) and isinstance(b, int) and a == b)
+
+
+Factors = tuple[int, tuple[int, ...]]
+
+
+def _times(a: Factors, b: Factors) -> Factors:
+    return (a[0] * b[0], tuple(sorted(a[1] + b[1])))
+
+
+def _same_product(a: Factors, b: Factors) -> bool:
+    return a == b
+
+
+def _static_part(a: Factors) -> int:
+    return a[0]
+
+
+def _product(values: Sequence[int]) -> int:
+    total = 1
+    for v in values:
+        total *= v
+    return total
+
+
+_ = (Unsupported, index_attr)

@@ -1,0 +1,77 @@
+"""The table of linalg rules, and how a pointwise op is declared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from xdsl.ir import SSAValue
+
+from flambeau.infer.promotion import promote_operands
+from flambeau.ir.conversion import RuleTable
+from flambeau.ir.dtypes import DType
+from flambeau.lowering.builder import Tensor
+from flambeau.lowering.element import Element
+from flambeau.lowering.linalg.builder import LinalgBuilder
+
+LINALG_RULES = RuleTable("linalg")
+linalg_rule = LINALG_RULES
+
+
+def pointwise(*names: str, inputs: str = "result") -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Declare an elementwise op by what it does to one element.
+
+    The function gets one argument for each of the schema: tensors arrive as Elements, constants as Python values.
+    `inputs` says in which dtype the Elements come: `result` (that of the result), `common` (what the operands promote
+    to, for comparisons), `own` (unconverted). 16-bit floats are computed in f32, as in PyTorch.
+    """
+
+    def register(body: Callable[..., Any]) -> Callable[..., Any]:
+        @linalg_rule(*names)
+        def rule(b: LinalgBuilder, *args: Any) -> Any:
+            return apply_pointwise(b, args, body, inputs)
+
+        return body
+
+    return register
+
+
+def apply_pointwise(b: LinalgBuilder, args: tuple[Any, ...], body: Callable[..., Any], inputs: str = "result") -> Tensor:
+    """One loop that calls `body` with an element of each tensor argument."""
+    tensors = [a for a in args if isinstance(a, Tensor)]
+    dtype = b.out_dtype
+    wanted: DType | None = None
+    if inputs == "result":
+        wanted = dtype.compute
+    elif inputs == "common":
+        wanted = promote_operands([_operand(a) for a in args if _is_number(a)]).compute
+
+    def at_element(*elements: Element) -> Any:
+        remaining = iter(elements)
+        converted: list[Any] = []
+        for argument in args:
+            if isinstance(argument, Tensor):
+                element = next(remaining)
+                converted.append(element if wanted is None else element.to(wanted))
+            elif isinstance(argument, SSAValue):
+                converted.append(b.scalar(argument))
+            else:
+                converted.append(argument)
+        return body(*converted)
+
+    return b.elementwise(tensors, at_element, dtype)  # type: ignore[no-any-return]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (Tensor, SSAValue, int, float, complex))
+
+
+def _operand(value: Any) -> Any:
+    """What promotion needs to know: (dtype, rank) of a tensor, or the number."""
+    if isinstance(value, Tensor):
+        return (value.dtype, value.rank)
+    if isinstance(value, SSAValue):
+        from xdsl.dialects.builtin import f64, i1
+
+        return 0.0 if value.type == f64 else False if value.type == i1 else 0
+    return value

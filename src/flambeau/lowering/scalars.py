@@ -1,0 +1,164 @@
+"""Rules for Python numbers in the program: sizes and what is computed from them. All targets share them."""
+
+from __future__ import annotations
+
+import math as pymath
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from xdsl.dialects import arith, math
+from xdsl.dialects.builtin import IndexType, f64, i1
+from xdsl.ir import SSAValue
+
+from flambeau.diagnostics import Unsupported
+from flambeau.ir import dtypes
+from flambeau.ir.conversion import RuleTable
+from flambeau.lowering.builder import INDEX, LoweringBuilder, Size, Tensor
+from flambeau.lowering.element import Element
+
+SCALAR_RULES = RuleTable("scalars")
+rule = SCALAR_RULES
+
+
+def is_known(*values: Any) -> bool:
+    """Whether all are Python numbers."""
+    return not any(isinstance(v, SSAValue) for v in values)
+
+
+def as_float(b: LoweringBuilder, value: Any) -> Element:
+    """A number as an f64 element."""
+    if isinstance(value, SSAValue):
+        if isinstance(value.type, IndexType):
+            wide = b.value(arith.IndexCastOp, (value,), dtypes.int64.builtin)
+            return Element(b, wide, dtypes.int64).to(dtypes.float64)
+        return Element(b, value, dtypes.bool_ if value.type == i1 else dtypes.float64).to(dtypes.float64)
+    return Element(b, b.constant(float(value), dtypes.float64), dtypes.float64)
+
+
+@rule("aten.size.int")
+def size_int(b: LoweringBuilder, x: Tensor, dim: int) -> Size:
+    return b.size(x, b.dim(dim, x.rank))
+
+
+@rule("aten.size")
+def size(b: LoweringBuilder, x: Tensor) -> list[Size]:
+    return b.sizes(x)
+
+
+@rule("aten.numel")
+def numel(b: LoweringBuilder, x: Tensor) -> Size:
+    return b.product(b.sizes(x))
+
+
+@rule("aten.dim")
+def dim(b: LoweringBuilder, x: Tensor) -> int:
+    return x.rank
+
+
+def _int_rule(name: str, python: Callable[[Any, Any], Any], method: str) -> None:
+    @rule(f"{name}.int")
+    def apply(b: LoweringBuilder, x: Size, y: Size) -> Any:
+        return python(x, y) if is_known(x, y) else getattr(b, method)(x, y)
+
+
+for _name, _python, _method in (
+    ("aten.add", operator.add, "add"), ("aten.sub", operator.sub, "sub"), ("aten.mul", operator.mul, "mul"),
+    ("aten.floordiv", operator.floordiv, "floordiv"), ("aten.remainder", operator.mod, "mod"),
+    ("prim.max", max, "maximum"), ("prim.min", min, "minimum"),
+):  # fmt: skip
+    _int_rule(_name, _python, _method)
+
+
+@rule("aten.neg.int")
+def neg_int(b: LoweringBuilder, x: Size) -> Size:
+    return b.sub(0, x)
+
+
+@rule("aten.pow.int", "aten.pow.int_to_int")
+def pow_int(b: LoweringBuilder, x: Size, y: Size) -> Any:
+    if is_known(x, y):
+        return x**y  # type: ignore[operator]
+    if isinstance(y, int) and y >= 0:
+        return b.product([x] * y)
+    raise Unsupported("a power of sizes with an exponent that is not a constant")
+
+
+def _comparison(name: str, python: Callable[[Any, Any], bool], predicate: str) -> None:
+    @rule(f"aten.{name}.int")
+    def ints(b: LoweringBuilder, x: Size, y: Size) -> Any:
+        return b.compare(predicate, x, y)
+
+    @rule(f"aten.{name}.float", f"aten.{name}.int_float", f"aten.{name}.float_int")
+    def floats(b: LoweringBuilder, x: Any, y: Any) -> Any:
+        return python(x, y) if is_known(x, y) else python(as_float(b, x), as_float(b, y)).value  # type: ignore[attr-defined]
+
+
+for _name, _python, _method in (
+    ("eq", operator.eq, "eq"), ("ne", operator.ne, "ne"), ("lt", operator.lt, "slt"),
+    ("le", operator.le, "sle"), ("gt", operator.gt, "sgt"), ("ge", operator.ge, "sge"),
+):  # fmt: skip
+    _comparison(_name, _python, _method)
+
+
+def _float_rule(names: tuple[str, ...], python: Callable[[Any, Any], Any]) -> None:
+    @rule(*names)
+    def apply(b: LoweringBuilder, x: Any, y: Any) -> Any:
+        return python(x, y) if is_known(x, y) else python(as_float(b, x), as_float(b, y)).value
+
+
+for _name, _python in (("add", operator.add), ("sub", operator.sub), ("mul", operator.mul)):
+    _float_rule((f"aten.{_name}.float", f"aten.{_name}.int_float", f"aten.{_name}.float_int"), _python)
+_float_rule(("aten.div.float", "aten.div.int", "aten.div", "aten.div.int_float", "aten.div.float_int"), operator.truediv)
+
+
+@rule("aten.Float.Scalar", "aten.Float.int")
+def to_float(b: LoweringBuilder, x: Any) -> Any:
+    return float(x) if is_known(x) else as_float(b, x).value
+
+
+@rule("aten.Int.float", "aten.Int.Scalar", "aten.Int.bool")
+def to_int(b: LoweringBuilder, x: Any) -> Any:
+    if is_known(x):
+        return int(x)
+    if x.type == INDEX:
+        return x
+    element = Element(b, x, dtypes.bool_ if x.type == i1 else dtypes.float64)
+    return b.value(arith.IndexCastOp, (element.to(dtypes.int64).value,), INDEX)
+
+
+@rule("aten.floor.Scalar", "aten.floor.float")
+def floor(b: LoweringBuilder, x: Any) -> Any:
+    if is_known(x):
+        return pymath.floor(x)
+    return x if x.type == INDEX else to_int(b, b.value(math.FloorOp, (x,), f64, _FAST))
+
+
+@rule("aten.ceil.Scalar", "aten.ceil.float")
+def ceil(b: LoweringBuilder, x: Any) -> Any:
+    if is_known(x):
+        return pymath.ceil(x)
+    return x if x.type == INDEX else to_int(b, b.value(math.CeilOp, (x,), f64, _FAST))
+
+
+@rule("aten.neg.float")
+def neg_float(b: LoweringBuilder, x: Any) -> Any:
+    return -x if is_known(x) else (-as_float(b, x)).value
+
+
+@rule("aten.__not__")
+def not_(b: LoweringBuilder, x: Any) -> Any:
+    return not x if is_known(x) else (~Element(b, x, dtypes.bool_)).value
+
+
+@rule("aten._assert_scalar")
+def assert_scalar(b: LoweringBuilder, condition: Any, message: str) -> None:
+    b.guard(condition if isinstance(condition, (bool, SSAValue)) else bool(condition), message)
+
+
+@rule("prim.ListUnpack")
+def list_unpack(b: LoweringBuilder, values: list[Any]) -> Any:
+    return values if len(values) != 1 else values[0]
+
+
+_FAST = {"fastmath": arith.FastMathFlagsAttr("none")}

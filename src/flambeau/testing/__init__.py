@@ -1,0 +1,1 @@
+"""How programs are tested: the model zoo, the end-to-end suites and the compatibility test suite."""

@@ -1,0 +1,92 @@
+"""Compile a function, run it on IREE, compare with eager PyTorch: what most tests do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+import flambeau
+
+TOLERANCE = {
+    torch.float64: (1e-6, 1e-9),
+    torch.float32: (1e-5, 1e-5),
+    torch.float16: (2e-3, 2e-3),
+    torch.bfloat16: (2e-2, 2e-2),
+    torch.complex64: (1e-4, 1e-5),
+    torch.complex128: (1e-6, 1e-9),
+}
+
+
+class _Wrapper(torch.nn.Module):
+    def __init__(self, functions: Sequence[tuple[Callable[..., Any], int]]) -> None:
+        super().__init__()
+        self.functions = functions
+
+    def forward(self, *args: Any) -> Any:
+        results, at = [], 0
+        for function, count in self.functions:
+            results.append(function(*args[at : at + count]))
+            at += count
+        return results
+
+
+def assert_same(actual: Any, expected: Any, label: str = "", rtol: float | None = None, atol: float | None = None) -> None:
+    """Equal structure, dtypes, shapes and values (NaN equals NaN; integers and bools exactly)."""
+    if isinstance(expected, (list, tuple)):
+        assert len(actual) == len(expected), label
+        for i, (a, e) in enumerate(zip(actual, expected, strict=True)):
+            assert_same(a, e, f"{label}[{i}]", rtol, atol)
+        return
+    if not isinstance(expected, torch.Tensor):
+        assert actual == expected, label
+        return
+    default = TOLERANCE.get(expected.dtype, (0, 0))
+    torch.testing.assert_close(
+        actual,
+        expected,
+        rtol=default[0] if rtol is None else rtol,
+        atol=default[1] if atol is None else atol,
+        equal_nan=True,
+        msg=lambda m: f"{label}: {m}",
+    )
+
+
+def check(
+    function: Callable[..., Any],
+    *inputs: Any,
+    dynamic: bool = False,
+    rtol: float | None = None,
+    atol: float | None = None,
+) -> flambeau.Module:
+    """Compile `function` for these inputs, run it, compare with eager. `dynamic` makes every dim over 1 dynamic."""
+    return check_all([(function, inputs)], dynamic=dynamic, rtol=rtol, atol=atol)
+
+
+def check_all(
+    cases: Sequence[tuple[Callable[..., Any], Sequence[Any]]],
+    *,
+    dynamic: bool = False,
+    rtol: float | None = None,
+    atol: float | None = None,
+) -> flambeau.Module:
+    """Check many small functions in one program: IREE takes 50 ms for each instead of 250 ms."""
+    arguments = tuple(x for _, inputs in cases for x in inputs)
+    model = _Wrapper([(f, len(inputs)) for f, inputs in cases])
+    shapes = None
+    if dynamic:
+        auto = torch.export.Dim.AUTO
+        shapes = {
+            "args": tuple(
+                {i: auto for i, d in enumerate(x.shape) if d > 1} if isinstance(x, torch.Tensor) else None
+                for x in arguments
+            )
+        }
+    expected = model(*(x.clone() if isinstance(x, torch.Tensor) else x for x in arguments))
+    module = flambeau.compile(model, arguments, dynamic_shapes=shapes)
+    run = flambeau.load(module, engine="iree", profile="quick", device="local-sync")
+    actual = run(*arguments)
+    for i, (a, e) in enumerate(zip(actual, expected, strict=True)):
+        assert_same(a, e, f"case {i}", rtol, atol)
+    return module
