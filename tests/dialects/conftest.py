@@ -42,17 +42,22 @@ class Upstream:
         from torch_mlir.ir import Context, Module
         from torch_mlir.passmanager import PassManager
 
-        self.context = Context()
-        with self.context as context:
-            torch_dialect.register_dialect(context)
-            # A pass that makes torch_c ops loads their dialect, which nothing in Python registers.
-            PassManager.parse("builtin.module(torch-func-backend-type-conversion)").run(Module.parse("").operation)
+        def make() -> Context:
+            with Context() as context:
+                torch_dialect.register_dialect(context)
+                # A pass that makes torch_c ops loads their dialect, which nothing in Python registers.
+                PassManager.parse("builtin.module(torch-func-backend-type-conversion)").run(Module.parse("").operation)
+            return context
+
+        self.make_context = make
+        self.context = make()
 
     def text(self, text: str, generic: bool = False, **flags: bool) -> str:
         """Parse, verify and print."""
         from torch_mlir.ir import Module
 
-        with self.context:
+        # A context keeps the resources of all programs that it has read, and renames those of the next.
+        with self.make_context() if "dialect_resources" in text else self.context:
             return str(Module.parse(text).operation.get_asm(print_generic_op_form=generic, **flags))
 
     def error(self, text: str) -> str:

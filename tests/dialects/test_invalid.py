@@ -63,7 +63,7 @@ SHARED = [
         CLASS_C + f"%m = torch.nn_module {{\n  %0 = torch.constant.int 1\n}} : {SELF}",
         "torch.constant.int cannot stand in a torch.nn_module",
     ),
-    ("%i = torch.constant.int 1\ntorch.slot \"n\", %i : !torch.int", "torch.slot stands inside a torch.nn_module"),
+    ('%i = torch.constant.int 1\ntorch.slot "n", %i : !torch.int', "torch.slot stands inside a torch.nn_module"),
     (
         function('%0 = torch.prim.GetAttr %i["n"] : !torch.int -> !torch.int', "%i: !torch.int"),
         "torch.prim.GetAttr takes an !torch.nn.Module, got !torch.int",
@@ -119,7 +119,8 @@ SHARED = [
     (
         function(
             "%0 = torch.prim.Loop %i, %b, init(%i) {\n^bb0(%n: !torch.int, %x: !torch.int):\n  "
-            "torch.prim.Loop.condition %b, iter(%b : !torch.bool)\n} : (!torch.int, !torch.bool, !torch.int) -> !torch.int",
+            "torch.prim.Loop.condition %b, iter(%b : !torch.bool)\n} "
+            ": (!torch.int, !torch.bool, !torch.int) -> !torch.int",
             "%b: !torch.bool, %i: !torch.int",
         ),
         "torch.prim.Loop, next values: got (!torch.bool), expected (!torch.int)",
@@ -127,7 +128,8 @@ SHARED = [
     (
         function(
             "%0 = torch.prim.Loop %i, %b, init(%b) {\n^bb0(%n: !torch.int, %x: !torch.int):\n  "
-            "torch.prim.Loop.condition %b, iter(%x : !torch.int)\n} : (!torch.int, !torch.bool, !torch.bool) -> !torch.int",
+            "torch.prim.Loop.condition %b, iter(%x : !torch.int)\n} "
+            ": (!torch.int, !torch.bool, !torch.bool) -> !torch.int",
             "%b: !torch.bool, %i: !torch.int",
         ),
         "torch.prim.Loop, initial values: got (!torch.bool), expected (!torch.int)",
@@ -166,10 +168,6 @@ SHARED = [
         "torch.derefine: !torch.tensor is not a subtype of !torch.vtensor",
     ),
     (
-        function("%0 = torch.tensor_static_info_cast %t : !torch.tensor to !torch.vtensor", "%t: !torch.tensor"),
-        "takes a tensor to one of its own kind",
-    ),
-    (
         function(
             "%0 = torch.tensor_static_info_cast %v : !torch.vtensor<[2],f32> to !torch.vtensor<[3],f32>",
             "%v: !torch.vtensor<[2],f32>",
@@ -185,9 +183,7 @@ SHARED = [
         "torch.copy.to_tensor gives a !torch.tensor, not !torch.vtensor",
     ),
     (
-        function(
-            '%0 = "torch.copy.to_tensor"(%v) : (!torch.vtensor) -> !torch.tensor<[2],f32>', "%v: !torch.vtensor"
-        ),
+        function('%0 = "torch.copy.to_tensor"(%v) : (!torch.vtensor) -> !torch.tensor<[2],f32>', "%v: !torch.vtensor"),
         "torch.copy.to_tensor keeps shape and dtype",
     ),
     (
@@ -227,7 +223,9 @@ SHARED = [
     ),
     # Registry ops
     (
-        function('%0 = "torch.aten.relu"(%v, %v) : (!torch.vtensor, !torch.vtensor) -> !torch.vtensor', "%v: !torch.vtensor"),
+        function(
+            '%0 = "torch.aten.relu"(%v, %v) : (!torch.vtensor, !torch.vtensor) -> !torch.vtensor', "%v: !torch.vtensor"
+        ),
         "torch.aten.relu takes 1 operands, got 2",
     ),
     (function('"torch.aten.relu"(%v) : (!torch.vtensor) -> ()', "%v: !torch.vtensor"), "has 1 results, got 0"),
@@ -262,6 +260,10 @@ SHARED = [
 
 STRICTER = [
     (
+        function("%0 = torch.tensor_static_info_cast %t : !torch.tensor to !torch.vtensor", "%t: !torch.tensor"),
+        "takes a tensor to one of its own kind",
+    ),
+    (
         CLASS_C + function(f'%0 = torch.prim.GetAttr %s["x"] : {SELF} -> !torch.int', f"%s: {SELF}"),
         "class type @C has no attribute 'x'",
     ),
@@ -278,8 +280,8 @@ STRICTER = [
         "class type @C has no method 'go'",
     ),
     (
-        f'func.func private @m(%s: {SELF}) -> !torch.none {{\n  %0 = torch.constant.none\n  return %0 : !torch.none\n}}\n'
-        'torch.class_type @C {\n  torch.method "m", @m\n}\n'
+        f"func.func private @m(%s: {SELF}) -> !torch.none {{\n  %0 = torch.constant.none\n  return %0 : !torch.none\n}}"
+        '\ntorch.class_type @C {\n  torch.method "m", @m\n}\n'
         + function(f'%0 = torch.prim.CallMethod %s["m"] (%s) : {SELF}, ({SELF}) -> !torch.none', f"%s: {SELF}"),
         "method 'm' takes 0 arguments, got 1",
     ),
@@ -294,7 +296,8 @@ STRICTER = [
         "torch.prim.TupleUnpack: !torch.tuple<int, int> does not have 1 elements",
     ),
     (
-        'torch.global_slot @n : !torch.int {\n  %0 = torch.constant.str "a"\n  torch.global_slot.init %0 : !torch.str\n}',
+        'torch.global_slot @n : !torch.int {\n  %0 = torch.constant.str "a"\n'
+        "  torch.global_slot.init %0 : !torch.str\n}",
         "slot @n is a !torch.int and cannot hold !torch.str",
     ),
     (

@@ -40,11 +40,12 @@ def test_round_trip(round_trip) -> None:
         ("torch_c.to_builtin_tensor %v : !torch.vtensor<[2],f32> -> tensor<2xf64>", "differ in shape or dtype"),
         ("torch_c.to_builtin_tensor %v : !torch.vtensor<[2],f32> -> tensor<?xf32>", "differ in shape or dtype"),
         ("torch_c.to_builtin_tensor %v : !torch.vtensor<[2],f32> -> i64", "is for a builtin tensor, got i64"),
-        ('"torch_c.to_i64"(%b) : (!torch.bool) -> i64', "torch_c.to_i64 takes !torch.int to i64, not !torch.bool to i64"),
+        ('"torch_c.to_i64"(%b) : (!torch.bool) -> i64', "takes !torch.int to i64, not !torch.bool to i64"),
     ],
 )
 def test_types_must_agree(line: str, message: str, ours, upstream) -> None:
-    text = f"func.func @f(%v: !torch.vtensor<[2],f32>, %t: !torch.tensor<[2],f32>, %b: !torch.bool) {{\n  %0 = {line}\n  return\n}}"
+    arguments = "%v: !torch.vtensor<[2],f32>, %t: !torch.tensor<[2],f32>, %b: !torch.bool"
+    text = f"func.func @f({arguments}) {{\n  %0 = {line}\n  return\n}}"
     with pytest.raises(VerifyException) as caught:
         ours.parse(text)
     assert message in str(caught.value)

@@ -170,6 +170,14 @@ class MlirParser(Parser):
             gather_slot_initializers(module)
         return module
 
+    def _get_op_by_name(self, name: str) -> type[Operation]:
+        found = self.ctx.get_optional_op(name, dialect_stack=self._parser_state.dialect_stack)
+        if found is None:
+            # The name has been read: the error is there, not at the next token.
+            start = self.lexer.input.content.rfind(name, 0, self.pos)
+            self.raise_error(f"Operation {name} is not registered", start, start + len(name))
+        return found
+
     # --- dense<0x7F800000> ---
 
     def _parse_tensor_literal_element(self) -> _Element:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from functools import cache
 from typing import Any, ClassVar
 
-from xdsl.dialects.builtin import DenseArrayBase, i32
+from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, DenseArrayBase, i32
 from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.traits import Pure
@@ -26,7 +27,8 @@ class NamedOp(Operation):
         return int(segments.get_values()[0])
 
     def print(self, printer: Printer) -> None:
-        attributes = {k: v for k, v in {**self.properties, **self.attributes}.items() if k != "operandSegmentSizes"}
+        implied = ("operandSegmentSizes", "indexing_maps")
+        attributes = {k: v for k, v in {**self.properties, **self.attributes}.items() if k not in implied}
         printer.print_op_attributes(attributes)
         n = self.input_count
         for keyword, operands in (("ins", self.operands[:n]), ("outs", self.operands[n:])):
@@ -58,13 +60,34 @@ class NamedOp(Operation):
         return cls.create(
             operands=[*groups[0], *groups[1]],
             result_types=results,
-            properties={**attributes, "operandSegmentSizes": segments(len(groups[0]), len(groups[1]))},
+            properties={
+                **attributes,
+                **implied_properties(cls.name.removeprefix("linalg.")),
+                "operandSegmentSizes": segments(len(groups[0]), len(groups[1])),
+            },
         )
 
 
 @cache
 def segments(*sizes: int) -> DenseArrayBase[Any]:
     return DenseArrayBase.from_list(i32, list(sizes))
+
+
+def _maps(dims: int, *operands: tuple[int, ...]) -> ArrayAttr[Attribute]:
+    return ArrayAttr(
+        [AffineMapAttr(AffineMap(dims, 0, tuple(AffineExpr.dimension(d) for d in dims_))) for dims_ in operands]
+    )
+
+
+_IMPLIED: dict[str, dict[str, Attribute]] = {
+    "matmul": {"indexing_maps": _maps(3, (0, 2), (2, 1), (0, 1))},
+    "batch_matmul": {"indexing_maps": _maps(4, (0, 1, 3), (0, 3, 2), (0, 1, 2))},
+}
+
+
+def implied_properties(name: str) -> dict[str, Attribute]:
+    """Properties that the pretty form leaves out but the generic form must have: IREE crashes without them."""
+    return _IMPLIED.get(name, {})
 
 
 @cache

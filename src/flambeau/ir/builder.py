@@ -15,11 +15,19 @@ _NOTHING: Mapping[str, Attribute] = {}
 
 
 class OpBuilder:
-    """Appends ops to the end of `block`, each stamped with `location`."""
+    """Adds ops to the end of `block`, or before an op of it, each stamped with `location`."""
 
     def __init__(self, block: Block) -> None:
         self.block = block
+        self.before: Operation | None = None
         self.location: Any = UNKNOWN
+
+    def insert(self, op: Operation) -> None:
+        """Add an op where this builder stands."""
+        if self.before is None:
+            self.block.add_op(op)
+        else:
+            self.block.insert_ops_before((op,), self.before)
 
     def emit(
         self,
@@ -30,7 +38,7 @@ class OpBuilder:
         attributes: Mapping[str, Attribute] = _NOTHING,
         regions: Sequence[Region] = (),
     ) -> OpT:
-        """Append an op."""
+        """Add an op."""
         op = op_class.create(
             operands=operands,
             result_types=result_types,
@@ -39,7 +47,7 @@ class OpBuilder:
             regions=regions,
             location=self.location,
         )
-        self.block.add_op(op)
+        self.insert(op)
         return op
 
     def value(
@@ -49,9 +57,9 @@ class OpBuilder:
         result_type: Attribute,
         properties: Mapping[str, Attribute] = _NOTHING,
     ) -> SSAValue:
-        """Append an op with one result and give that."""
+        """Add an op with one result and give that."""
         op = op_class.create(
             operands=operands, result_types=(result_type,), properties=properties, location=self.location
         )
-        self.block.add_op(op)
+        self.insert(op)
         return op.results[0]

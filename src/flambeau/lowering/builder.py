@@ -93,6 +93,9 @@ class LoweringBuilder(OpBuilder):
 
     outs: tuple[tuple[tuple[int | None, ...], DType], ...] = ()
 
+    out_length: int | None = None
+    """How many elements of the list that the op gives are used; None where that is not known."""
+
     def __init__(self, block: Block) -> None:
         super().__init__(block)
         self.entry = block

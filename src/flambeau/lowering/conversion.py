@@ -32,6 +32,10 @@ from flambeau.lowering.builder import INDEX, LoweringBuilder, Tensor, tensor_typ
 from flambeau.lowering.scalars import SCALAR_RULES
 
 
+POISONED = object()
+"""The list that an op which could not be lowered should have given."""
+
+
 class Lowering(Conversion):
     """Lowers torch functions with one target's rules."""
 
@@ -93,6 +97,9 @@ class Lowering(Conversion):
             raise Unsupported(f"{op.name} is not part of the backend contract")
 
     def _apply(self, op: TorchOp) -> None:
+        if any(self.values[v] is POISONED for v in op.operands):
+            self.poison(op)
+            return
         name = op.overload
         rule = self.rules.get(name) or SCALAR_RULES.get(name)
         if rule is None:
@@ -105,6 +112,8 @@ class Lowering(Conversion):
         b.outs = tuple(
             (t.shape, _dtype(t)) for r in op.results if isinstance(t := r.type, TensorType) and t.shape is not None
         )
+        if len(op.results) == 1 and isinstance(op.results[0].type, ListType):
+            b.out_length = next((len(u.operation.results) for u in op.results[0].uses), None)
         self.record(op, rule(b, *[self.values[v] for v in op.operands]))
 
     def _bind(self, op: BindSymbolicShapeOp) -> None:
@@ -171,7 +180,7 @@ class Lowering(Conversion):
                 self.builder.block.add_op(placeholder)
                 self.values[result] = Tensor(placeholder.results[0], _dtype(result.type))
             elif isinstance(result.type, ListType):
-                self.values[result] = []
+                self.values[result] = POISONED
             elif result.type == NONE:
                 self.values[result] = None
             else:

@@ -260,9 +260,7 @@ def parse_operands(parser: Parser) -> list[UnresolvedOperand]:
 
 def parse_types(parser: Parser) -> list[Attribute]:
     """`T, U`, or nothing."""
-    return (
-        parser.parse_optional_undelimited_comma_separated_list(parser.parse_optional_type, parser.parse_type) or []
-    )
+    return parser.parse_optional_undelimited_comma_separated_list(parser.parse_optional_type, parser.parse_type) or []
 
 
 def parse_typed(parser: Parser, unresolved: Sequence[UnresolvedOperand]) -> Sequence[SSAValue]:

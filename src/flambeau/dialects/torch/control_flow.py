@@ -219,9 +219,7 @@ class LoopOp(TorchOp):
         parser.parse_punctuation(":")
         type_ = parser.parse_function_type()
         operands = parser.resolve_operands(unresolved, type_.inputs.data, parser.pos)
-        return cls.create(
-            operands=operands, result_types=type_.outputs.data, regions=(region,), attributes=attributes
-        )
+        return cls.create(operands=operands, result_types=type_.outputs.data, regions=(region,), attributes=attributes)
 
     def verify_(self) -> None:
         self.expect_counts(len(self.results) + 2, len(self.results), 1)
@@ -266,9 +264,7 @@ class CalculateOp(TorchOp):
         calculation = parser.parse_region()
         attributes = parser.parse_optional_attr_dict()
         parser.parse_punctuation(":")
-        results = parser.parse_optional_undelimited_comma_separated_list(
-            parser.parse_optional_type, parser.parse_type
-        )
+        results = parser.parse_optional_undelimited_comma_separated_list(parser.parse_optional_type, parser.parse_type)
         return cls.create(result_types=results or (), regions=(body, calculation), attributes=attributes)
 
     def verify_(self) -> None:

@@ -72,11 +72,11 @@ class TorchEmitter(OpBuilder):
                 hint = "str"
             case _:
                 raise TypeError(f"{value!r} is not a constant of the torch dialect")
-        self._insert_first(op)
+        self.insert_first(op)
         op.results[0].name_hint = hint
         return op.results[0]
 
-    def _insert_first(self, op: Operation) -> None:
+    def insert_first(self, op: Operation) -> None:
         """Insert an op behind the constants at the start of the function."""
         if self._last_constant is not None:
             self._entry.insert_ops_after((op,), self._last_constant)
@@ -103,7 +103,7 @@ class TorchEmitter(OpBuilder):
     def op(self, name: str, operands: Sequence[SSAValue], result_types: Sequence[Attribute]) -> Sequence[SSAValue]:
         """Append the registry op `aten.add.Tensor` and give its results."""
         op = create_op(name, operands, result_types, self.location)
-        self.block.add_op(op)
+        self.insert(op)
         return op.results
 
     def literal(self, value: Attribute, dtype: DType, shape: Sequence[int]) -> SSAValue:

@@ -7,6 +7,9 @@ from the installed torch. Schemas are parsed one by one, on first use, so that l
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -138,7 +141,18 @@ def is_random(name: str) -> bool:
 
 
 def read_installed() -> dict[str, Any]:
-    """The snapshot's content for the torch that is installed, with torch-mlir's op set where that is installed."""
+    """The snapshot's content for the torch that is installed, with torch-mlir's op set where that is installed.
+
+    A fresh interpreter reads it: much of what a program imports (inductor, other libraries) adds to the registry.
+    """
+    code = f"import json; from {__name__} import _read_registry; print(json.dumps(_read_registry()))"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, check=True)
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def _read_registry() -> dict[str, Any]:
     import torch
     import torch._prims  # registers the prims namespace
 

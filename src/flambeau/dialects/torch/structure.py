@@ -237,7 +237,7 @@ class MethodOp(MemberOp):
         inputs = function.function_type.inputs.data
         if not inputs or inputs[0] != NnModuleType(class_name):
             raise VerifyException(
-                f"{what}: the first argument of @{self.function_name} must be !torch.nn.Module<\"{class_name}\">"
+                f'{what}: the first argument of @{self.function_name} must be !torch.nn.Module<"{class_name}">'
             )
 
 

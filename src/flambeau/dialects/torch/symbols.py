@@ -99,9 +99,7 @@ class BindSymbolicShapeOp(TorchOp):
         parser.parse_punctuation(":")
         operands = [parser.resolve_operand(tensor, parser.parse_type())]
         operands += [parser.resolve_operand(s, INT) for s in symbols]
-        return cls.create(
-            operands=operands, properties={"shape_expressions": expressions}, attributes=attributes
-        )
+        return cls.create(operands=operands, properties={"shape_expressions": expressions}, attributes=attributes)
 
     def verify_(self) -> None:
         if not self.operands or self.results:

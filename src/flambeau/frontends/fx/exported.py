@@ -13,8 +13,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, SSAValue
 
 from flambeau.diagnostics import CompileError, Diagnostic
-from flambeau.dialects.torch.ops import CopyToValueTensorOp
-from flambeau.dialects.torch.types import BOOL, FLOAT, NonValueTensorType, TensorType, to_value
+from flambeau.dialects.torch.types import BOOL, FLOAT, NonValueTensorType, TensorType
 from flambeau.frontends.fx.aliasing import analyze
 from flambeau.frontends.fx.importer import (
     GraphImporter,
@@ -158,7 +157,7 @@ def import_graph_module(graph_module: GraphModule, keep: Keep, name: str = "main
 
 def _add_result(importer: GraphImporter, results: list[SSAValue], value: SSAValue) -> int:
     if isinstance(value.type, NonValueTensorType):
-        value = importer.emitter.value(CopyToValueTensorOp, (value,), to_value(value.type))
+        value = importer.read(value)
     results.append(value)
     return len(results) - 1
 

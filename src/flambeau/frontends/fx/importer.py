@@ -32,7 +32,6 @@ from flambeau.dialects.torch.types import (
     INT,
     NUMBER,
     STR,
-    ListType,
     NonValueTensorType,
     TensorType,
     VTensorType,
@@ -95,6 +94,7 @@ class GraphImporter:
         self.aliasing = Aliasing()
         self.problems: list[Diagnostic] = []
         self._literals: dict[Any, SSAValue] = {}
+        self._shapes: dict[SSAValue, Any] = {}
         self._resource_names: set[str] = set(weights)
 
     # --- Walking ---
@@ -117,7 +117,7 @@ class GraphImporter:
     def _note_mutable(self, node: Node) -> None:
         value = self.values.get(node)
         if isinstance(value, SSAValue) and isinstance(value.type, VTensorType) and self.aliasing.is_mutable(node):
-            self.values[node] = self.emitter.value(CopyToNonValueTensorOp, (value,), to_non_value(value.type))
+            self.values[node] = self._mutable(value)
 
     def import_node(self, node: Node, owner: Any) -> None:
         self.emitter.location = location_of_node(node)
@@ -285,9 +285,12 @@ class GraphImporter:
         self.values[node] = self._results(node, name, schema, operands, is_alias)
 
     def _mutable(self, value: SSAValue) -> SSAValue:
-        if isinstance(value.type, VTensorType):
-            return self.emitter.value(CopyToNonValueTensorOp, (value,), to_non_value(value.type))
-        return value
+        if not isinstance(value.type, VTensorType):
+            return value
+        result = self.emitter.value(CopyToNonValueTensorOp, (value,), to_non_value(value.type))
+        if value in self._shapes:
+            self._shapes[result] = self._shapes[value]
+        return result
 
     def _results(
         self, node: Node, name: str, schema: Schema, operands: Sequence[SSAValue], is_alias: bool
@@ -331,8 +334,19 @@ class GraphImporter:
         return {"int": INT, "float": FLOAT, "bool": BOOL, "str": STR, "Device": DEVICE}.get(declared.type.base, NUMBER)
 
     def _bind_shape(self, value: SSAValue, meta: Any) -> None:
-        if isinstance(value.type, TensorType) and value.type.shape is not None and None in value.type.shape:
+        type_ = value.type
+        if not isinstance(type_, TensorType) or type_.shape is None or None not in type_.shape:
+            return
+        self._shapes[value] = meta.shape
+        if isinstance(type_, VTensorType):
             self.symbols.bind(value, meta.shape)
+
+    def read(self, value: SSAValue) -> SSAValue:
+        """The contents of a mutable tensor at this point."""
+        result = self.emitter.value(CopyToValueTensorOp, (value,), to_value(value.type))
+        if value in self._shapes:
+            self.symbols.bind(result, self._shapes[value])
+        return result
 
     def _argument(self, argument: Argument, value: Any, keep_mutable: bool) -> SSAValue:
         t = argument.type
@@ -347,7 +361,7 @@ class GraphImporter:
     def _scalar(self, base: str, value: Any, keep_mutable: bool) -> SSAValue:
         if isinstance(value, SSAValue):
             if isinstance(value.type, NonValueTensorType) and not keep_mutable:
-                return self.emitter.value(CopyToValueTensorOp, (value,), to_value(value.type))
+                return self.read(value)
             return value
         if base == "Tensor":
             return self._number_as_tensor(value)
@@ -412,11 +426,10 @@ class GraphImporter:
         for placeholder, argument in zip(placeholders, arguments, strict=True):
             value = self.resolve(argument)
             if isinstance(value, SSAValue) and isinstance(value.type, NonValueTensorType):
-                value = self.emitter.value(CopyToValueTensorOp, (value,), to_value(value.type))
+                value = self.read(value)
             self.values[placeholder] = value
         location = self.emitter.location
         for inner in graph_module.graph.nodes:
-            inner.meta.setdefault("stack_trace", node.meta.get("stack_trace"))
             inner.meta["stack_trace"] = node.meta.get("stack_trace")
             inner.meta["nn_module_stack"] = node.meta.get("nn_module_stack")
         result = self.resolve(self.import_nodes(graph_module.graph, graph_module))
@@ -603,5 +616,3 @@ def raise_problems(problems: Sequence[Diagnostic]) -> None:
 def new_module(functions: Sequence[func.FuncOp]) -> ModuleOp:
     return ModuleOp(list(functions))
 
-
-_ = ListType

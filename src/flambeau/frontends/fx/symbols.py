@@ -68,7 +68,7 @@ class Symbols:
                 "max_val": IntegerAttr(high, i64),
             }
             op = SymbolicIntOp.create(result_types=(INT,), properties=properties)
-            self.emitter._insert_first(op)
+            self.emitter.insert_first(op)
             found = self.values[name] = op.results[0]
         return found
 

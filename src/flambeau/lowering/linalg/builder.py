@@ -6,21 +6,23 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
-from xdsl.dialects import arith, tensor
+from xdsl.dialects import arith, scf, tensor
 from xdsl.dialects.builtin import (
     AffineMapAttr,
     ArrayAttr,
     DenseArrayBase,
+    DenseIntOrFPElementsAttr,
     IntegerAttr,
+    TensorType,
     i64,
 )
 from xdsl.dialects.linalg.attrs import IteratorType, IteratorTypeAttr
 from xdsl.dialects.linalg.ops import FillOp, GenericOp, IndexOp, TransposeOp, YieldOp
-from xdsl.ir import Attribute, Block, Region, SSAValue
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 
 from flambeau.diagnostics import Unsupported
-from flambeau.dialects.linalg_named import named_op, segments
+from flambeau.dialects.linalg_named import implied_properties, named_op, segments
 from flambeau.ir import dtypes
 from flambeau.ir.dtypes import DType
 from flambeau.lowering.builder import (
@@ -41,11 +43,23 @@ _PARALLEL = IteratorTypeAttr(IteratorType.PARALLEL)
 _REDUCTION = IteratorTypeAttr(IteratorType.REDUCTION)
 
 
+MapResult = int | None | tuple[tuple[int, int], ...]
+"""One result of an indexing map: a loop, None for the constant 0, or a sum of (loop, factor)."""
+
+
 @cache
-def _map(dims: int, results: tuple[int | None, ...]) -> AffineMapAttr:
+def _map(dims: int, results: tuple[MapResult, ...]) -> AffineMapAttr:
     """The map to the named loop dims; None stands for the constant 0 (a broadcast dimension)."""
-    exprs = tuple(AffineExpr.constant(0) if r is None else AffineExpr.dimension(r) for r in results)
-    return AffineMapAttr(AffineMap(dims, 0, exprs))
+    return AffineMapAttr(AffineMap(dims, 0, tuple(map(_map_result, results))))
+
+
+def _map_result(result: MapResult) -> AffineExpr:
+    if result is None:
+        return AffineExpr.constant(0)
+    if isinstance(result, int):
+        return AffineExpr.dimension(result)
+    terms = [AffineExpr.dimension(d) * f if f != 1 else AffineExpr.dimension(d) for d, f in result]
+    return sum(terms[1:], terms[0])
 
 
 @cache
@@ -78,9 +92,9 @@ class LinalgBuilder(LoweringBuilder):
     def generic(
         self,
         ins: Sequence[Tensor],
-        in_maps: Sequence[tuple[int | None, ...]],
+        in_maps: Sequence[tuple[MapResult, ...]],
         outs: Sequence[Tensor],
-        out_maps: Sequence[tuple[int | None, ...]],
+        out_maps: Sequence[tuple[MapResult, ...]],
         loops: int,
         body: Body,
         reduced: Sequence[int] = (),
@@ -129,6 +143,11 @@ class LinalgBuilder(LoweringBuilder):
                 return Element(self, value, dtype)
         raise TypeError(f"not a scalar: {value.type}")
 
+    def scalar_bool(self, condition: bool | SSAValue) -> Element:
+        """A condition on sizes as an Element."""
+        value = condition if isinstance(condition, SSAValue) else self.constant(condition, dtypes.bool_)
+        return Element(self, value, dtypes.bool_)
+
     def loop_index(self, dim: int) -> SSAValue:
         """Inside a body: the loop variable of a dimension."""
         return self.value(IndexOp, (), INDEX, {"dim": IntegerAttr(dim, i64)})
@@ -163,8 +182,22 @@ class LinalgBuilder(LoweringBuilder):
         in_maps = [self._broadcast_map(t, sizes) for t in tensors]
         out_dtypes = [dtype] if isinstance(dtype, DType) else list(dtype)
         outs = [self.empty(sizes, d) for d in out_dtypes]
-        results = self.generic(tensors, in_maps, outs, [identity] * len(outs), rank, body)
+        count = len(tensors)
+        results = self.generic(
+            tensors, in_maps, outs, [identity] * len(outs), rank, lambda *elements: body(*elements[:count])
+        )
         return results[0] if isinstance(dtype, DType) else tuple(results)
+
+    def elementwise_over(
+        self, operands: Sequence[tuple[Tensor, Sequence[int]]], sizes: Sequence[Size], body: Body, dtype: DType
+    ) -> Tensor:
+        """One loop over all elements; each operand comes with the dims that its own dims run along."""
+        for t, dims in operands:
+            for d, size in zip(dims, self.sizes(t), strict=True):
+                self.same_size(sizes[d], size, f"an operand does not have the size of dimension {d}")
+        out = self.empty(sizes, dtype)
+        tensors, maps = [t for t, _ in operands], [tuple(dims) for _, dims in operands]
+        return self.generic(tensors, maps, [out], [tuple(range(len(sizes)))], len(sizes), lambda *e: body(*e[:-1]))[0]
 
     def _broadcast_map(self, x: Tensor, sizes: Sequence[Size]) -> tuple[int | None, ...]:
         offset = len(sizes) - x.rank
@@ -198,7 +231,7 @@ class LinalgBuilder(LoweringBuilder):
         rank = len(sizes)
 
         def with_indices(*elements: Element) -> Any:
-            return body([self.loop_index(i) for i in range(rank)], *elements[: len(tensors)])
+            return body([self.loop_index(i) for i in range(rank)], *elements)
 
         return self.elementwise(tensors, with_indices, dtype, sizes)  # type: ignore[no-any-return]
 
@@ -211,6 +244,29 @@ class LinalgBuilder(LoweringBuilder):
         """An integer element as an index."""
         wide = element.to(dtypes.int64)
         return self.value(arith.IndexCastOp, (wide.value,), INDEX)
+
+    # --- Loops ---
+
+    def while_loop(
+        self, carried: Sequence[Any], condition: Callable[..., Element], body: Callable[..., Sequence[Any]]
+    ) -> list[Any]:
+        """`carried = body(*carried)` as long as `condition(*carried)` holds; Elements (also inside a body) or Tensors."""
+        types = [c.value.type for c in carried]
+
+        def region(function: Callable[..., tuple[type[Operation], list[SSAValue]]]) -> Region:
+            block = Block(arg_types=types)
+            outer, self.block = self.block, block
+            try:
+                terminator, operands = function(*(_with_value(c, a) for c, a in zip(carried, block.args, strict=True)))
+                self.emit(terminator, operands)
+            finally:
+                self.block = outer
+            return Region(block)
+
+        before = region(lambda *args: (scf.ConditionOp, [condition(*args).value, *(a.value for a in args)]))
+        after = region(lambda *args: (scf.YieldOp, [r.value for r in body(*args)]))
+        op = self.emit(scf.WhileOp, [c.value for c in carried], types, regions=(before, after))
+        return [_with_value(c, r) for c, r in zip(carried, op.results, strict=True)]
 
     # --- Filling ---
 
@@ -245,7 +301,8 @@ class LinalgBuilder(LoweringBuilder):
     ) -> list[Tensor]:
         """Reduce over dims. `body(*elements, *accumulators)` gives the new accumulators, which start at `inits`.
 
-        With `indexed`, the body's first argument is the list of loop indices.
+        The first tensor has all dims; a further one of lower rank has those that are kept. With `indexed`, the body's
+        first argument is the list of loop indices.
         """
         x = tensors[0]
         sizes = self.sizes(x)
@@ -257,7 +314,7 @@ class LinalgBuilder(LoweringBuilder):
 
         results = self.generic(
             tensors,
-            [tuple(range(x.rank))] * len(tensors),
+            [tuple(range(x.rank)) if t.rank == x.rank else tuple(kept) for t in tensors],
             outs,
             [tuple(kept)] * len(outs),
             x.rank,
@@ -269,6 +326,79 @@ class LinalgBuilder(LoweringBuilder):
             results = [self.reshape(r, shape) for r in results]
         return results
 
+    def window_reduce(
+        self,
+        x: Tensor,
+        kernel: Sequence[Size],
+        out: Sequence[Size],
+        strides: Sequence[int],
+        dilations: Sequence[int],
+        inits: Sequence[tuple[Any, DType]],
+        body: Body,
+        indexed: bool = False,
+    ) -> list[Tensor]:
+        """Reduce sliding windows over the last dims: `out` windows of `kernel` elements in each of them.
+
+        `body(element, *accumulators)` gives the new accumulators, which start at `inits`. With `indexed`, its first
+        argument is the list of loop indices: those of the result, then those inside the window.
+        """
+        n, lead = len(kernel), x.rank - len(kernel)
+        places = tuple(((lead + i, strides[i]), (x.rank + i, dilations[i])) for i in range(n))
+        sizes = [*self.sizes(x)[:lead], *out]
+        return self.windows([x], [(*range(lead), *places)], sizes, kernel, inits, body, indexed)
+
+    def windows(
+        self,
+        ins: Sequence[Tensor],
+        in_maps: Sequence[tuple[MapResult, ...]],
+        sizes: Sequence[Size],
+        kernel: Sequence[Size],
+        inits: Sequence[tuple[Any, DType]],
+        body: Body,
+        indexed: bool = False,
+    ) -> list[Tensor]:
+        """For each element of a result of the given sizes, reduce over a window of `kernel` steps."""
+        rank, n = len(sizes), len(kernel)
+        outs = [self.full(sizes, value, dtype) for value, dtype in inits]
+        # The kernel's sizes can be seen from no operand but one that has them as its shape.
+        shape_only = self.empty(kernel, dtypes.bool_)
+
+        def without_shape(*elements: Element) -> Any:
+            indices = [[self.loop_index(i) for i in range(rank + n)]] if indexed else []
+            return body(*indices, *elements[: len(ins)], *elements[len(ins) + 1 :])
+
+        return self.generic(
+            [*ins, shape_only],
+            [*in_maps, tuple(range(rank, rank + n))],
+            outs,
+            [tuple(range(rank))] * len(outs),
+            rank + n,
+            without_shape,
+            reduced=range(rank, rank + n),
+        )
+
+    # --- Loops ---
+
+    def loop(
+        self, lower: Size, upper: Size, carried: Sequence[Tensor], body: Callable[[SSAValue, list[Tensor]], Sequence[Tensor]]
+    ) -> list[Tensor]:
+        """`scf.for`: `body(i, carried)` gives the tensors for the next turn; their shapes stay what they are.
+
+        Values that the body makes must not be used after it: ask for the sizes of outer tensors before the loop.
+        """
+        types = [t.value.type for t in carried]
+        block = Block(arg_types=[INDEX, *types])
+        outer, self.block = self.block, block
+        try:
+            inside = [Tensor(a, t.dtype, t._sizes) for a, t in zip(block.args[1:], carried, strict=True)]
+            results = body(block.args[0], inside)
+            self.emit(scf.YieldOp, [self.cast(r, t.shape).value for r, t in zip(results, carried, strict=True)])
+        finally:
+            self.block = outer
+        operands = [self.index(lower), self.index(upper), self.index(1), *(t.value for t in carried)]
+        op = self.emit(scf.ForOp, operands, types, regions=(Region(block),))
+        return [Tensor(r, t.dtype, t._sizes) for r, t in zip(op.results, carried, strict=True)]
+
     # --- Shapes ---
 
     def reshape(self, x: Tensor, sizes: Sequence[Size]) -> Tensor:
@@ -279,6 +409,8 @@ class LinalgBuilder(LoweringBuilder):
             return x
         if any(isinstance(s, int) and s == 0 for s in (*old, *new)):
             return self.empty(new, x.dtype)
+        if not old or not new:
+            return self.expand(x, [], new) if not old else self.collapse(x, [])
         groups = self._match_groups(old, new)
         collapsed = self.collapse(x, [g[0] for g in groups])
         return self.expand(collapsed, [g[1] for g in groups], new)
@@ -329,14 +461,27 @@ class LinalgBuilder(LoweringBuilder):
             self._memo.setdefault("factors", {})[product] = _times(self._factors(a), self._factors(b))
         return product
 
+    def divide_exact(self, numerator: Sequence[Size], denominator: Sequence[Size]) -> Size:
+        """A product of sizes divided by another that it is a multiple of; equal factors cancel without a division."""
+        top, bottom = list(numerator), list(denominator)
+        for size in denominator:
+            match = next((i for i, s in enumerate(top) if _same(s, size)), None)
+            if match is not None:
+                top.pop(match)
+                bottom.pop(next(i for i, s in enumerate(bottom) if _same(s, size)))
+        constant = _product([s for s in bottom if isinstance(s, int)])
+        dynamic = [s for s in bottom if isinstance(s, SSAValue)]
+        static_top = _product([s for s in top if isinstance(s, int)])
+        rest: list[Size] = [s for s in top if isinstance(s, SSAValue)]
+        if not dynamic and constant and static_top % constant == 0:
+            return self.product([*rest, static_top // constant])
+        return self.floordiv(self.product(top), self.product(bottom))
+
     def collapse(self, x: Tensor, groups: Sequence[Sequence[int]]) -> Tensor:
         """Merge neighbouring dims; no elements move."""
         if all(len(g) == 1 for g in groups) and len(groups) == x.rank:
             return x
         old = self.sizes(x)
-        groups = [g for g in groups if g]
-        if not groups or (x.rank and not any(groups)):
-            groups = []
         new = [self.product([old[i] for i in g]) for g in groups]
         type_ = tensor_type(tuple(map(static, new)), x.dtype.builtin)
         properties = {"reassociation": _reassociation(tuple(map(tuple, groups)))}
@@ -346,18 +491,16 @@ class LinalgBuilder(LoweringBuilder):
         """Split dims into several; no elements move."""
         if all(len(g) == 1 for g in groups) and len(groups) == len(sizes):
             return x
-        groups = [g for g in groups if g]
         shape = tuple(map(static, sizes))
         # MLIR wants the collapsed size dynamic exactly where the group has a dynamic size.
-        if x.rank == len(groups):
-            wanted = tuple(
-                None if any(shape[i] is None for i in g) else _product([shape[i] or 0 for i in g]) for g in groups
-            )
-            x = self.cast(x, wanted)
+        wanted = tuple(
+            None if any(shape[i] is None for i in g) else _product([shape[i] or 0 for i in g]) for g in groups
+        )
+        x = self.cast(x, wanted)
         type_ = tensor_type(shape, x.dtype.builtin)
         dynamic = [s for s in sizes if isinstance(s, SSAValue)]
         properties: dict[str, Attribute] = {
-            "reassociation": _reassociation(tuple(map(tuple, groups)) if x.rank else ()),
+            "reassociation": _reassociation(tuple(map(tuple, groups))),
             "static_output_shape": i64_array(tuple(_DYNAMIC if s is None else s for s in shape)),
         }
         value = self.value(tensor.ExpandShapeOp, (x.value, *dynamic), type_, properties)
@@ -449,7 +592,7 @@ class LinalgBuilder(LoweringBuilder):
             named_op(name),
             [*(t.value for t in ins), out.value],
             (out.value.type,),
-            {"operandSegmentSizes": segments(len(ins), 1), **(properties or {})},
+            {"operandSegmentSizes": segments(len(ins), 1), **implied_properties(name), **(properties or {})},
             regions=(region,),
         )
         return Tensor(op.results[0], out.dtype, out._sizes)
@@ -464,8 +607,8 @@ class LinalgBuilder(LoweringBuilder):
 
     # --- Guards on contents ---
 
-    def check_range(self, indices: Tensor, size: Size, message: str) -> None:
-        """Guard that every index is in [-size, size)."""
+    def check_range(self, indices: Tensor, size: Size, message: str, negative: bool = True) -> None:
+        """Guard that every index is in [-size, size), or in [0, size) where the op takes no negative ones."""
         if not self.index_guards:
             return
         limit = self.index(size)
@@ -473,7 +616,7 @@ class LinalgBuilder(LoweringBuilder):
         def in_range(e: Element, acc: Element) -> Element:
             bound = self.scalar(limit)
             wide = e.to(dtypes.int64)
-            return acc & (wide < bound) & (wide >= -bound)
+            return acc & (wide < bound) & (wide >= (-bound if negative else 0))
 
         flat = self.reduce([indices], range(indices.rank), [(True, dtypes.bool_)], in_range)[0]
         self.guard(self.value(tensor.ExtractOp, (flat.value,), dtypes.bool_.builtin), message)
@@ -487,7 +630,23 @@ class LinalgBuilder(LoweringBuilder):
         return self.full([], value, dtype)
 
 
+def window_properties(strides: Sequence[int], dilations: Sequence[int]) -> dict[str, Attribute]:
+    """The attributes of linalg's convolutions and poolings."""
+    type_ = TensorType(i64, [len(strides)])
+    return {
+        "strides": DenseIntOrFPElementsAttr.from_list(type_, list(strides)),
+        "dilations": DenseIntOrFPElementsAttr.from_list(type_, list(dilations)),
+    }
+
+
 _DYNAMIC = -(1 << 63)
+
+
+def _with_value(like: Any, value: SSAValue) -> Any:
+    """An Element or Tensor of the same kind with another value."""
+    if isinstance(like, Element):
+        return Element(like.b, value, like.dtype)
+    return Tensor(value, like.dtype, like._sizes)
 
 
 def _static_list(sizes: Sequence[Size]) -> DenseArrayBase[Any]:

@@ -1,0 +1,181 @@
+"""Products of matrices, and attention."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from flambeau.diagnostics import Unsupported
+from flambeau.ir import dtypes
+from flambeau.ir.dtypes import DType
+from flambeau.lowering.builder import Size, Tensor
+from flambeau.lowering.element import Element
+from flambeau.lowering.linalg.builder import LinalgBuilder
+from flambeau.lowering.linalg.rules import linalg_rule
+
+MISMATCH = "mismatching contracting dimension"
+
+
+def matmul_2d(b: LinalgBuilder, x: Tensor, y: Tensor) -> Tensor:
+    """[m, k] by [k, n], in the accumulator's dtype."""
+    b.same_size(b.size(x, 1), b.size(y, 0), MISMATCH)
+    return b.contract("matmul", [x, y], [b.size(x, 0), b.size(y, 1)])
+
+
+def matmul_3d(b: LinalgBuilder, x: Tensor, y: Tensor) -> Tensor:
+    """[batch, m, k] by [batch, k, n], in the accumulator's dtype."""
+    batch = b.same_size(b.size(x, 0), b.size(y, 0), "mismatching batch dimension")
+    b.same_size(b.size(x, 2), b.size(y, 1), MISMATCH)
+    return b.contract("batch_matmul", [x, y], [batch, b.size(x, 1), b.size(y, 2)])
+
+
+def product(b: LinalgBuilder, x: Tensor, y: Tensor) -> Tensor:
+    """`torch.matmul` in the accumulator's dtype: vectors, matrices, broadcast batches."""
+    if x.rank == 0 or y.rank == 0:
+        raise Unsupported("matmul needs tensors of at least one dimension")
+    drop: list[int] = []
+    if x.rank == 1:
+        x, drop = b.unsqueeze(x, 0), [*drop, -2]
+    if y.rank == 1:
+        y, drop = b.unsqueeze(y, 1), [*drop, -1]
+    out = _product_of_matrices(b, x, y)
+    return b.squeeze(out, [d % out.rank for d in drop]) if drop else out
+
+
+def _product_of_matrices(b: LinalgBuilder, x: Tensor, y: Tensor) -> Tensor:
+    xs, ys = b.sizes(x), b.sizes(y)
+    if y.rank == 2:
+        # All rows of the left side meet the same matrix: one large product.
+        rows = b.reshape(x, [b.product(xs[:-1]), xs[-1]])
+        return b.reshape(matmul_2d(b, rows, y), [*xs[:-1], ys[-1]])
+    batch = b.broadcast_sizes(xs[:-2], ys[:-2])
+    count = b.product(batch)
+    left = b.reshape(b.broadcast_to(x, [*batch, *xs[-2:]]), [count, *xs[-2:]])
+    right = b.reshape(b.broadcast_to(y, [*batch, *ys[-2:]]), [count, *ys[-2:]])
+    if isinstance(count, int) and count == 1:
+        out = matmul_2d(b, b.reshape(left, xs[-2:]), b.reshape(right, ys[-2:]))
+    else:
+        out = matmul_3d(b, left, right)
+    return b.reshape(out, [*batch, xs[-2], ys[-1]])
+
+
+@linalg_rule("aten.matmul", "aten.mm", "aten.bmm", "aten.mv", "aten.dot", "aten.vdot", "aten.inner")
+def matmul(b: LinalgBuilder, x: Tensor, y: Tensor) -> Tensor:
+    if x.rank == y.rank == 1:
+        b.same_size(b.size(x, 0), b.size(y, 0), MISMATCH)
+    return b.to(product(b, x, y), b.out_dtype)
+
+
+@linalg_rule("aten.linear")
+def linear(b: LinalgBuilder, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    w = b.transpose(weight, [1, 0]) if weight.rank == 2 else weight
+    return finish(b, product(b, x, w), bias, 1, 1)
+
+
+@linalg_rule("aten.addmm", "aten.addmv", "aten.baddbmm")
+def addmm(b: LinalgBuilder, bias: Tensor, x: Tensor, y: Tensor, beta: Any, alpha: Any) -> Tensor:
+    return finish(b, product(b, x, y), bias, beta, alpha)
+
+
+@linalg_rule("aten.addbmm")
+def addbmm(b: LinalgBuilder, bias: Tensor, x: Tensor, y: Tensor, beta: Any, alpha: Any) -> Tensor:
+    products = product(b, x, y)
+    total = b.reduce([products], [0], [(0, products.dtype)], lambda e, acc: acc + e)[0]
+    return finish(b, total, bias, beta, alpha)
+
+
+@linalg_rule("aten.outer", "aten.ger")
+def outer(b: LinalgBuilder, x: Tensor, y: Tensor) -> Tensor:
+    dtype = b.out_dtype
+    return b.elementwise([b.unsqueeze(x, 1), y], lambda p, q: p.to(dtype) * q.to(dtype), dtype)  # type: ignore[no-any-return]
+
+
+def finish(b: LinalgBuilder, out: Tensor, bias: Tensor | None, beta: Any, alpha: Any) -> Tensor:
+    """alpha * out + beta * bias in one loop, rounded to the result's dtype once."""
+    dtype = b.out_dtype
+    if bias is None or (isinstance(beta, (int, float)) and beta == 0):
+        return b.to(out, dtype) if alpha == 1 else b.elementwise([out], lambda e: e * alpha, dtype)  # type: ignore[no-any-return]
+
+    def add(e: Element, c: Element) -> Element:
+        return e * alpha + e.like(c) * beta
+
+    return b.elementwise([out, bias], add, dtype, b.sizes(out))  # type: ignore[no-any-return]
+
+
+# --- Attention ---
+
+
+@linalg_rule("aten.scaled_dot_product_attention")
+def attention(
+    b: LinalgBuilder,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    dropout: float,
+    causal: bool,
+    scale: float | None,
+    gqa: bool,
+) -> Tensor:
+    if dropout > 0:
+        raise Unsupported("attention with dropout draws random numbers", "Call model.eval() before compiling.")
+    weights = attention_weights(b, query, key, mask, causal, scale, gqa)
+    if gqa:
+        value = _repeat_heads(b, value, query)
+    return b.to(product(b, weights, value), b.out_dtype)
+
+
+def attention_weights(
+    b: LinalgBuilder, query: Tensor, key: Tensor, mask: Tensor | None, causal: bool, scale: float | None, gqa: bool
+) -> Tensor:
+    """softmax(query @ key^T * scale + mask), in f32 for 16-bit inputs and rounded to them."""
+    if gqa:
+        key = _repeat_heads(b, key, query)
+    width = b.size(query, -1)
+    factor: Any = scale
+    if scale is None:
+        factor = 1 / math.sqrt(max(width, 1)) if isinstance(width, int) else 1 / b.element(width, dtypes.float32).sqrt()
+    order = [*range(key.rank - 2), key.rank - 1, key.rank - 2]
+    scores = product(b, query, b.transpose(key, order))
+    sizes = b.sizes(scores)
+    dtype = scores.dtype
+
+    def masked(at: Sequence[Any], s: Element, *m: Element) -> Element:
+        s = s * s.like(factor)
+        if m:
+            s = m[0].select(s, float("-inf")) if m[0].dtype is dtypes.bool_ else s + m[0].to(dtype)
+        if causal:
+            s = b.scalar_bool(b.compare("sge", at[-2], at[-1])).select(s, float("-inf"))
+        return s
+
+    scores = b.map_indexed([scores] if mask is None else [scores, mask], sizes, dtype, masked)
+    # A row that is masked out entirely gives zeros, as PyTorch's kernels do, not NaN.
+    return safe_softmax(b, scores, query.dtype, masked_rows=mask is not None and mask.dtype is dtypes.bool_)
+
+
+def safe_softmax(b: LinalgBuilder, x: Tensor, dtype: DType, masked_rows: bool) -> Tensor:
+    last = [x.rank - 1]
+    most = b.reduce([x], last, [(float("-inf"), x.dtype)], lambda e, acc: acc.maximum(e), keepdim=True)[0]
+
+    def shifted(e: Element, m: Element) -> Element:
+        return (e - ((m == float("-inf")).select(m.like(0), m) if masked_rows else m)).exp()
+
+    powers = b.elementwise([x, most], shifted, x.dtype, b.sizes(x))
+    total = b.reduce([powers], last, [(0, x.dtype)], lambda e, acc: acc + e, keepdim=True)[0]
+
+    def normal(p: Element, t: Element) -> Element:
+        return p / ((t == 0).select(t.like(1), t) if masked_rows else t)
+
+    return b.elementwise([powers, total], normal, dtype, b.sizes(x))  # type: ignore[no-any-return]
+
+
+def _repeat_heads(b: LinalgBuilder, x: Tensor, query: Tensor) -> Tensor:
+    """Each key or value head serves several query heads in a row."""
+    heads, own = b.size(query, -3), b.size(x, -3)
+    times = b.floordiv(heads, own)
+    if isinstance(times, int) and times == 1:
+        return x
+    sizes: list[Size] = b.sizes(x)
+    spread = b.broadcast_to(b.unsqueeze(x, x.rank - 2), [*sizes[:-2], times, *sizes[-2:]])
+    return b.reshape(spread, [*sizes[:-3], heads, *sizes[-2:]])

@@ -1,0 +1,460 @@
+"""Writing at computed positions: scatter, index_put, index_add and their kin.
+
+Note [Scatter without writes]
+
+A linalg loop writes each element of its result once, at a position that is not computed. So the result is computed
+from the side of the destination: each element asks which updates are meant for it. For that the updates are sorted by
+destination (a merge sort whose passes are parallel loops, each a log2(n) search), and each destination row finds its
+run of updates by bisection and walks it in order; the last one wins where the op overwrites.
+
+Measured on IREE's CPU (1000 rows of 64 added into 500): a loop over the updates with insert_slice takes 12 ms, since
+every turn is a dispatch; a dense reduction over destinations x updates 20 ms; this well under 1 ms, and it grows as
+n log2(n)^2 where the dense form grows as n * m. A few updates (a KV cache gets one row) are compared directly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from xdsl.dialects.linalg.ops import GenericOp, YieldOp
+from xdsl.ir.affine import AffineDimExpr
+
+from flambeau.diagnostics import Unsupported
+from flambeau.ir import dtypes
+from flambeau.ir.dtypes import DType
+from flambeau.lowering.builder import Size, Tensor
+from flambeau.lowering.element import Element
+from flambeau.lowering.linalg.builder import LinalgBuilder
+from flambeau.lowering.linalg.index import (
+    OUT_OF_RANGE,
+    at_least_1d,
+    first_not_below,
+    indexing,
+    linear,
+    prefix_sum,
+    unravel,
+    wrapped,
+)
+from flambeau.lowering.linalg.rules import linalg_rule
+
+FEW = 4
+"""Up to so many updates are compared with each destination instead of sorted."""
+
+_TAG = 1 << 32
+
+Combine = Callable[[Element, Element], Element]
+Values = Callable[[list[Size], list[Size]], Element]
+"""`values(position of the update, position in the destination)`, inside a body."""
+
+
+def overwrite(old: Element, new: Element) -> Element:
+    return new
+
+
+def add(old: Element, new: Element) -> Element:
+    return old + new
+
+
+_REDUCTIONS: dict[str, tuple[Combine, Callable[[DType], Any]]] = {
+    "sum": (add, lambda _: 0),
+    "add": (add, lambda _: 0),
+    "mean": (add, lambda _: 0),
+    "prod": (lambda old, new: old * new, lambda _: 1),
+    "multiply": (lambda old, new: old * new, lambda _: 1),
+    "amax": (lambda old, new: old.maximum(new), lambda d: d.min),
+    "amin": (lambda old, new: old.minimum(new), lambda d: d.max),
+}
+"""How a reduction combines, and what it starts with if the destination's own value does not count."""
+
+
+def scatter_rows(
+    b: LinalgBuilder,
+    x: Tensor,
+    dims: Sequence[int],
+    rows: Tensor,
+    values: Values,
+    reduce: str | None = None,
+    include_self: bool = True,
+) -> Tensor:
+    """A copy of x with updates combined into it.
+
+    A row is a position in `dims` of x, numbered row-major; the updates go to `rows`, a tensor of such numbers of any
+    shape, and each writes the whole slice over the other dims.
+    """
+    sizes, update_sizes = b.sizes(x), b.sizes(rows)
+    count = b.product(update_sizes)
+    if any(isinstance(s, int) and s == 0 for s in (*sizes, count)):
+        return x
+    rows = b.reshape(rows, [count])
+    dtype = x.dtype.compute
+    combine, initial = _REDUCTIONS[reduce] if reduce else (overwrite, lambda _: 0)
+    row_sizes = [sizes[d] for d in dims]
+
+    def row_of(position: Sequence[Size]) -> Element:
+        return linear(b, [b.element(position[d], dtypes.int64) for d in dims], row_sizes)
+
+    def start(old: Element) -> Element:
+        return old.to(dtype) if include_self else b.element(initial(dtype), dtype)
+
+    def finish(old: Element, new: Element, seen: Element) -> Element:
+        if reduce == "mean":
+            total = (seen + 1 if include_self else (seen == 0).select(1, seen)).to(dtype)
+            new = new.floor_divide(total) if dtype.is_integral else new / total
+        return new if include_self else (seen == 0).select(old.to(dtype), new)
+
+    if isinstance(count, int) and count <= FEW:
+
+        def compare(old: Element) -> Element:
+            position: list[Size] = [b.loop_index(i) for i in range(x.rank)]
+            row = row_of(position)
+            new, seen = start(old), b.element(0, dtypes.int64)
+            for k in range(count):
+                hit = b.load(rows, [k]) == row
+                value = values(_static_unravel(k, update_sizes), position).to(dtype)
+                new, seen = hit.select(combine(new, value), new), seen + hit.to(dtypes.int64)
+            return finish(old, new, seen)
+
+        return b.generic([], [], [x], [tuple(range(x.rank))], x.rank, compare)[0]
+
+    # Row and number of the update in one integer, so that updates of a row stay in order.
+    updates = merge_sort(b, b.map_indexed([rows], [count], dtypes.int64, lambda at, e: e * _TAG + b.scalar(at[0])))
+    row_count = b.product(row_sizes)
+    firsts = b.generate(
+        [b.add(row_count, 1)], dtypes.int64, lambda i: first_not_below(b, updates, b.scalar(i) * _TAG)
+    )
+
+    def walk(old: Element) -> Element:
+        position: list[Size] = [b.loop_index(i) for i in range(x.rank)]
+        row = row_of(position)
+        first, end = b.load(firsts, [b.as_index(row)]), b.load(firsts, [b.as_index(row + 1)])
+
+        def apply(at: Element, new: Element) -> tuple[Element, Element]:
+            number = b.load(updates, [b.as_index(at)]) - row * _TAG
+            update: list[Size] = [b.as_index(i) for i in unravel(b, number, update_sizes)]
+            return at + 1, combine(new, values(update, position).to(dtype))
+
+        begin = first if reduce else first.maximum(end - 1)
+        new = b.while_loop([begin, start(old)], lambda at, _: at < end, apply)[1]
+        return finish(old, new, end - first)
+
+    return b.generic([], [], [x], [tuple(range(x.rank))], x.rank, walk)[0]
+
+
+def merge_sort(b: LinalgBuilder, x: Tensor) -> Tensor:
+    """A 1-d int64 tensor in ascending order."""
+    size = b.size(x, 0)
+    total = b.element(size, dtypes.int64)
+
+    def merge(width: Element, runs: Tensor) -> tuple[Element, Tensor]:
+        """Merge neighbouring sorted runs of `width`: each output finds how much of each run comes before it."""
+
+        def at(position: Element) -> Element:
+            return b.load(runs, [b.as_index(position.minimum(total - 1))])
+
+        def body(i: Any) -> Element:
+            here = b.scalar(i)
+            left = here - here.fmod(width * 2)
+            right = (left + width).minimum(total)
+            end = (left + width * 2).minimum(total)
+            taken = here - left
+
+            def halve(low: Element, high: Element) -> tuple[Element, Element]:
+                middle = (low + high).trunc_divide(2)
+                goes_first = at(left + middle) <= at(right + taken - 1 - middle)
+                return goes_first.select(middle + 1, low), goes_first.select(high, middle)
+
+            low, high = (taken - (end - right)).maximum(0), taken.minimum(right - left)
+            from_left = b.while_loop([low, high], lambda low, high: low < high, halve)[0]
+            a, c = left + from_left, right + taken - from_left
+            use_left = (a < right) & ((c >= end) | (at(a) <= at(c)))
+            return use_left.select(at(a), at(c))
+
+        return width + width, b.generate([size], dtypes.int64, body)
+
+    result: Tensor = b.while_loop([b.element(1, dtypes.int64), x], lambda width, _: width < total, merge)[1]
+    return result
+
+
+def _static_unravel(k: int, sizes: Sequence[Size]) -> list[Size]:
+    position: list[Size] = []
+    for size in reversed(sizes):
+        assert isinstance(size, int)
+        position.append(k % size)
+        k //= size
+    return position[::-1]
+
+
+# --- index_put and its kin: a list of index tensors ---
+
+
+@linalg_rule("aten.index_put", "aten.index_put.hacked_twin")
+def index_put(
+    b: LinalgBuilder,
+    x: Tensor,
+    indices: Sequence[Tensor | None],
+    values: Tensor,
+    accumulate: bool = False,
+    check: bool = True,
+) -> Tensor:
+    masked = _masked_fill(b, x, indices, values, accumulate)
+    if masked is not None:
+        return masked
+    ix = indexing(b, x, indices, check)
+    if not ix.dims:
+        return b.elementwise([x, values], overwrite if not accumulate else add, x.dtype, b.sizes(x))  # type: ignore[no-any-return]
+    sizes = [b.size(x, d) for d in ix.dims]
+    rows = b.elementwise(
+        ix.tensors,
+        lambda *e: linear(b, [wrapped(b, i, n) for i, n in zip(e, sizes, strict=False)], sizes),
+        dtypes.int64,
+    )
+    index_dims, kept_dims = ix.result_dims()
+    result_sizes = ix.result_sizes(b, x)
+    _check_broadcast(b, values, result_sizes)
+    missing = len(result_sizes) - values.rank
+
+    def value(update: list[Size], position: list[Size]) -> Element:
+        where: dict[int, Size] = dict(zip(index_dims, update, strict=True))
+        where |= {i: position[d] for d, i in kept_dims.items()}
+        return b.load(values, [0 if n == 1 else where[i + missing] for i, n in enumerate(values.shape)])
+
+    return scatter_rows(b, x, ix.dims, rows, value, "sum" if accumulate else None)
+
+
+@linalg_rule("aten._unsafe_index_put")
+def unsafe_index_put(
+    b: LinalgBuilder, x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool
+) -> Tensor:
+    return index_put(b, x, indices, values, accumulate, check=False)
+
+
+@linalg_rule("aten._index_put_impl")
+def index_put_impl(
+    b: LinalgBuilder, x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool, unsafe: bool
+) -> Tensor:
+    return index_put(b, x, indices, values, accumulate, check=not unsafe)
+
+
+def _masked_fill(
+    b: LinalgBuilder, x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool
+) -> Tensor | None:
+    """`x[:, mask] = value` as a choice, if the value does not depend on which element of the mask it is for."""
+    at = [i for i, t in enumerate(indices) if t is not None]
+    if len(at) != 1:
+        return None
+    mask = indices[at[0]]
+    assert mask is not None
+    if mask.dtype not in (dtypes.bool_, dtypes.uint8):
+        return None
+    before, after = at[0], at[0] + mask.rank
+    # The mask's dims are one dim of the value, and that has to be 1 or missing.
+    tail = x.rank - after
+    if values.rank > tail and values.shape[values.rank - tail - 1] != 1:
+        return None
+    sizes = b.sizes(x)
+    for i in range(mask.rank):
+        b.same_size(b.size(mask, i), sizes[before + i], "the shape of the mask does not match the tensor")
+    mask = b.reshape(mask, [*b.sizes(mask), *[1] * tail])
+    if values.rank > tail:
+        own = b.sizes(values)
+        split = values.rank - tail
+        values = b.reshape(values, [*own[: split - 1], *[1] * (after - before), *own[split:]])
+
+    def choose(old: Element, flag: Element, value: Element) -> Element:
+        new = old + value.to(old.dtype) if accumulate else value
+        return flag.to(dtypes.bool_).select(new.to(x.dtype), old)
+
+    return b.elementwise([x, mask, values], choose, x.dtype, sizes)  # type: ignore[no-any-return]
+
+
+def _check_broadcast(b: LinalgBuilder, values: Tensor, sizes: Sequence[Size]) -> None:
+    for have, size in zip(reversed(b.sizes(values)), reversed(sizes), strict=False):
+        if not (isinstance(have, int) and have == 1):
+            b.same_size(size, have, "the values cannot be broadcast to what is indexed")
+
+
+# --- One index tensor of rows ---
+
+
+def _index_rows(
+    b: LinalgBuilder,
+    x: Tensor,
+    dim: int,
+    index: Tensor,
+    value: Callable[[list[Size]], Element],
+    reduce: str | None,
+    include_self: bool = True,
+    negative: bool = False,
+) -> Tensor:
+    """Updates of slices of x along a dim; `value(position)` has the number of the update in place of that dim."""
+    flat, index = at_least_1d(b, x), at_least_1d(b, index)
+    dim = b.dim(dim, flat.rank)
+    size = b.size(flat, dim)
+    b.check_range(index, size, OUT_OF_RANGE, negative)
+    rows = b.elementwise([index], lambda e: wrapped(b, e, size), dtypes.int64)
+
+    def at(update: list[Size], position: list[Size]) -> Element:
+        return value([*position[:dim], update[0], *position[dim + 1 :]])
+
+    result = scatter_rows(b, flat, [dim], rows, at, reduce, include_self)
+    return b.reshape(result, b.sizes(x))
+
+
+@linalg_rule("aten.index_add")
+def index_add(b: LinalgBuilder, x: Tensor, dim: int, index: Tensor, source: Tensor, alpha: Any) -> Tensor:
+    source = at_least_1d(b, source)
+    return _index_rows(b, x, dim, index, lambda at: _scaled(b, b.load(source, at), alpha), "sum")
+
+
+def _scaled(b: LinalgBuilder, value: Element, alpha: Any) -> Element:
+    value = value.to(value.dtype.compute)
+    return value if isinstance(alpha, (int, float)) and alpha == 1 else value * b.element(alpha, value.dtype)
+
+
+@linalg_rule("aten.index_copy")
+def index_copy(b: LinalgBuilder, x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
+    source = at_least_1d(b, source)
+    return _index_rows(b, x, dim, index, lambda at: b.load(source, at), None)
+
+
+@linalg_rule("aten.index_fill.int_Scalar")
+def index_fill_scalar(b: LinalgBuilder, x: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
+    return _index_rows(b, x, dim, index, lambda _: b.element(value, x.dtype), None, negative=True)
+
+
+@linalg_rule("aten.index_fill.int_Tensor")
+def index_fill_tensor(b: LinalgBuilder, x: Tensor, dim: int, index: Tensor, value: Tensor) -> Tensor:
+    return _index_rows(b, x, dim, index, lambda _: b.load(value, []), None, negative=True)
+
+
+@linalg_rule("aten.index_reduce")
+def index_reduce(
+    b: LinalgBuilder, x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, include_self: bool
+) -> Tensor:
+    source = at_least_1d(b, source)
+    return _index_rows(b, x, dim, index, lambda at: b.load(source, at), reduce, include_self)
+
+
+@linalg_rule("aten.put")
+def put(b: LinalgBuilder, x: Tensor, index: Tensor, source: Tensor, accumulate: bool) -> Tensor:
+    sizes = b.sizes(x)
+    flat = b.reshape(x, [b.product(sizes)])
+    source = b.reshape(source, [b.product(b.sizes(source))])
+    index = b.reshape(index, [b.product(b.sizes(index))])
+    value = _index_rows(
+        b, flat, 0, index, lambda at: b.load(source, at), "sum" if accumulate else None, negative=True
+    )
+    return b.reshape(value, sizes)
+
+
+# --- scatter: an index for each element ---
+
+
+def _scatter(
+    b: LinalgBuilder, x: Tensor, dim: int, index: Tensor, src: Any, reduce: str | None, include_self: bool = True
+) -> Tensor:
+    if x.rank == 0 or index.rank == 0:
+        flat_src = at_least_1d(b, src) if isinstance(src, Tensor) else src
+        flat = _scatter(b, at_least_1d(b, x), 0, at_least_1d(b, index), flat_src, reduce, include_self)
+        return b.reshape(flat, b.sizes(x))
+    dim = b.dim(dim, x.rank)
+    sizes = b.sizes(x)
+    index, repeated = _unrepeated(b, index, [d for d in range(x.rank) if d != dim], sizes)
+    b.check_range(index, sizes[dim], OUT_OF_RANGE, negative=False)
+    dims = [d for d in range(x.rank) if d not in repeated]
+
+    def row(position: list[Size], e: Element) -> Element:
+        own = [e.to(dtypes.int64) if d == dim else b.element(position[d], dtypes.int64) for d in dims]
+        return linear(b, own, [sizes[d] for d in dims])
+
+    index_sizes = b.sizes(index)
+    rows = b.map_indexed([index], index_sizes, dtypes.int64, row)
+    rows = b.reshape(rows, [index_sizes[d] for d in dims])
+
+    def value(update: list[Size], position: list[Size]) -> Element:
+        if not isinstance(src, Tensor):
+            return b.element(src, x.dtype)
+        at = list(position)
+        for d, i in zip(dims, update, strict=True):
+            at[d] = i
+        return b.load(src, at)
+
+    return scatter_rows(b, x, dims, rows, value, reduce, include_self)
+
+
+def _unrepeated(
+    b: LinalgBuilder, index: Tensor, candidates: Sequence[int], sizes: Sequence[Size]
+) -> tuple[Tensor, list[int]]:
+    """The index tensor before it was expanded, with size 1 in the dims where it repeats itself, and these dims.
+
+    `index.unsqueeze(-1).expand_as(src)` is how rows are scattered in PyTorch: there are as many updates as rows then,
+    not as many as elements.
+    """
+    op = index.value.owner
+    if not (isinstance(op, GenericOp) and len(op.inputs) == 1 and len(op.outputs) == 1):
+        return index, []
+    body = op.body.block
+    if not (isinstance(body.first_op, YieldOp) and body.first_op.operands[0] is body.args[0]):
+        return index, []
+    result_map = op.indexing_maps.data[-1].data.results
+    if list(result_map) != [AffineDimExpr(i) for i in range(index.rank)]:
+        return index, []
+    loops = op.indexing_maps.data[0].data.results
+    read = [e.position for e in loops if isinstance(e, AffineDimExpr)]
+    own = b.sizes(index)
+    repeated = [d for d in candidates if d not in read and _same_size(own[d], sizes[d])]
+    source = Tensor(op.inputs[0], index.dtype)
+    if len(read) + len(repeated) != index.rank or read != sorted(read) or not repeated:
+        return index, []
+    return b.reshape(source, [1 if d in repeated else own[d] for d in range(index.rank)]), repeated
+
+
+def _same_size(a: Size, b: Size) -> bool:
+    return a is b or (isinstance(a, int) and isinstance(b, int) and a == b)
+
+
+@linalg_rule("aten.scatter.src", "aten.scatter.value")
+def scatter(b: LinalgBuilder, x: Tensor, dim: int, index: Tensor, src: Any) -> Tensor:
+    return _scatter(b, x, dim, index, src, None)
+
+
+@linalg_rule("aten.scatter.reduce", "aten.scatter.value_reduce")
+def scatter_with(b: LinalgBuilder, x: Tensor, dim: int, index: Tensor, src: Any, reduce: str) -> Tensor:
+    return _scatter(b, x, dim, index, src, reduce)
+
+
+@linalg_rule("aten.scatter_add")
+def scatter_add(b: LinalgBuilder, x: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
+    return _scatter(b, x, dim, index, src, "sum")
+
+
+@linalg_rule("aten.scatter_reduce.two")
+def scatter_reduce(
+    b: LinalgBuilder, x: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, include_self: bool
+) -> Tensor:
+    return _scatter(b, x, dim, index, src, reduce, include_self)
+
+
+# --- Masks ---
+
+
+@linalg_rule("aten.masked_scatter")
+def masked_scatter(b: LinalgBuilder, x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
+    sizes = b.broadcast_sizes(b.sizes(x), b.sizes(mask))
+    total = b.product(sizes)
+    available = b.product(b.sizes(source))
+    if isinstance(total, int) and total == 0:
+        return x
+    if isinstance(available, int) and available == 0:
+        raise Unsupported("masked_scatter from an empty tensor")
+    flags = b.broadcast_to(mask, sizes)
+    counts = b.elementwise([flags], lambda e: e.to(dtypes.bool_).to(dtypes.int64), dtypes.int64)
+    numbers = b.reshape(prefix_sum(b, b.reshape(counts, [total])), sizes)
+    flat = b.reshape(source, [available])
+
+    def choose(old: Element, flag: Element, number: Element) -> Element:
+        at = (number - 1).maximum(0).minimum(b.element(available, dtypes.int64) - 1)
+        return flag.select(b.load(flat, [b.as_index(at)]), old)
+
+    return b.elementwise([x, flags, numbers], choose, x.dtype, sizes)  # type: ignore[no-any-return]

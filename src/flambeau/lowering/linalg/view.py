@@ -1,0 +1,465 @@
+"""Views and moves: ops that rearrange elements and compute nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from xdsl.dialects import tensor
+from xdsl.dialects.builtin import IntegerAttr, i64
+from xdsl.ir import SSAValue
+
+from flambeau.diagnostics import Unsupported
+from flambeau.ir.dtypes import BY_CODE
+from flambeau.lowering.builder import Size, Tensor, static, tensor_type
+from flambeau.lowering.linalg.builder import LinalgBuilder
+from flambeau.lowering.linalg.rules import linalg_rule
+
+INT64_MAX = (1 << 63) - 1
+
+# --- The same tensor ---
+
+
+@linalg_rule(
+    "aten.detach", "aten.alias", "aten.lift", "aten.lift_fresh", "aten.lift_fresh_copy", "aten.detach_copy",
+    "aten.resolve_conj", "aten.resolve_neg", "aten.alias_copy",
+)  # fmt: skip
+def identity(b: LinalgBuilder, x: Tensor) -> Tensor:
+    return x
+
+
+@linalg_rule("aten.clone", "aten.contiguous")
+def clone(b: LinalgBuilder, x: Tensor, memory_format: Any) -> Tensor:
+    return x
+
+
+@linalg_rule("aten.dropout", "aten.feature_dropout", "aten.alpha_dropout", "aten.feature_alpha_dropout")
+def dropout(b: LinalgBuilder, x: Tensor, p: float, train: bool) -> Tensor:
+    if train and p > 0:
+        raise Unsupported("dropout in training mode draws random numbers", "Call model.eval() before compiling.")
+    return x
+
+
+# --- Casts ---
+
+
+@linalg_rule(
+    "aten.to.dtype", "aten.to.dtype_layout", "aten.to.device", "aten._to_copy", "aten.to.prim_Device", "aten.type_as",
+    "aten.to.other", "aten.to.prim_dtype", "prims.convert_element_type", "aten._autocast_to_reduced_precision",
+    "aten._autocast_to_full_precision",
+)  # fmt: skip
+def to(b: LinalgBuilder, x: Tensor, *_: Any) -> Tensor:
+    return b.to(x, b.out_dtype)
+
+
+@linalg_rule("aten.view.dtype")
+def view_dtype(b: LinalgBuilder, x: Tensor, dtype: int) -> Tensor:
+    target = BY_CODE[dtype]
+    if target.builtin == x.dtype.builtin:
+        return Tensor(x.value, target, x._sizes)
+    if target.bits != x.dtype.bits:
+        raise Unsupported(f"a view of {x.dtype} as {target}, which has another size")
+    from xdsl.dialects import arith
+
+    return b.elementwise([x], lambda e: e.emit(arith.BitcastOp, (e,), target), target)  # type: ignore[no-any-return]
+
+
+# --- Shapes ---
+
+
+@linalg_rule("aten.view", "aten.reshape", "aten._unsafe_view", "aten.view_copy", "aten._reshape_alias", "aten._reshape_copy")
+def view(b: LinalgBuilder, x: Tensor, sizes: list[Size], *_: Any) -> Tensor:
+    return b.reshape(x, infer_size(b, x, sizes))
+
+
+@linalg_rule("aten.view_as", "aten.reshape_as")
+def view_as(b: LinalgBuilder, x: Tensor, other: Tensor) -> Tensor:
+    return b.reshape(x, b.sizes(other))
+
+
+def infer_size(b: LinalgBuilder, x: Tensor, sizes: Sequence[Size]) -> list[Size]:
+    """The sizes with -1 replaced by what remains."""
+    known = [b.out_shape[i] if b.out_shape[i] is not None else s for i, s in enumerate(sizes)]
+    unknown = [i for i, s in enumerate(known) if isinstance(s, int) and s == -1]
+    if not unknown:
+        return [s for s in known if s is not None]
+    others = [s for i, s in enumerate(known) if i != unknown[0] and s is not None]
+    remaining = b.divide_exact(b.sizes(x), others)
+    return [remaining if i == unknown[0] else s for i, s in enumerate(known) if s is not None]
+
+
+@linalg_rule("aten.flatten.using_ints")
+def flatten(b: LinalgBuilder, x: Tensor, start: int, end: int) -> Tensor:
+    sizes = b.sizes(x)
+    if x.rank == 0:
+        return b.reshape(x, [1])
+    first, last = b.dim(start, x.rank), b.dim(end, x.rank)
+    return b.reshape(x, [*sizes[:first], b.product(sizes[first : last + 1]), *sizes[last + 1 :]])
+
+
+@linalg_rule("aten.unflatten.int")
+def unflatten(b: LinalgBuilder, x: Tensor, dim: int, parts: list[Size]) -> Tensor:
+    sizes, at = b.sizes(x), b.dim(dim, x.rank)
+    return b.reshape(x, infer_size(b, x, [*sizes[:at], *parts, *sizes[at + 1 :]]))
+
+
+@linalg_rule("aten.unsqueeze", "aten.unsqueeze_copy")
+def unsqueeze(b: LinalgBuilder, x: Tensor, dim: int) -> Tensor:
+    return b.unsqueeze(x, b.dim(dim, x.rank + 1))
+
+
+@linalg_rule("aten.squeeze", "aten.squeeze_copy")
+def squeeze(b: LinalgBuilder, x: Tensor) -> Tensor:
+    return b.squeeze(x, [i for i, s in enumerate(x.shape) if s == 1])
+
+
+@linalg_rule("aten.squeeze.dim", "aten.squeeze.dims", "aten.squeeze_copy.dim", "aten.squeeze_copy.dims")
+def squeeze_dims(b: LinalgBuilder, x: Tensor, dims: int | list[int]) -> Tensor:
+    if x.rank == 0:
+        return x
+    wanted = [dims] if isinstance(dims, int) else dims
+    return b.squeeze(x, [d for d in (b.dim(d, x.rank) for d in wanted) if x.shape[d] == 1])
+
+
+@linalg_rule("aten.transpose.int", "aten.swapaxes", "aten.swapdims", "aten.transpose_copy.int")
+def transpose(b: LinalgBuilder, x: Tensor, first: int, second: int) -> Tensor:
+    order = list(range(x.rank))
+    if order:
+        i, j = b.dim(first, x.rank), b.dim(second, x.rank)
+        order[i], order[j] = order[j], order[i]
+    return b.transpose(x, order)
+
+
+@linalg_rule("aten.t", "aten.numpy_T", "aten.t_copy")
+def t(b: LinalgBuilder, x: Tensor) -> Tensor:
+    return b.transpose(x, list(reversed(range(x.rank))))
+
+
+@linalg_rule("aten.mT", "aten.adjoint")
+def mt(b: LinalgBuilder, x: Tensor) -> Tensor:
+    return transpose(b, x, -2, -1)  # type: ignore[no-any-return]
+
+
+@linalg_rule("aten.permute", "aten.permute_copy")
+def permute(b: LinalgBuilder, x: Tensor, dims: list[int]) -> Tensor:
+    return b.transpose(x, [b.dim(d, x.rank) for d in dims])
+
+
+@linalg_rule("aten.movedim.intlist")
+def movedim(b: LinalgBuilder, x: Tensor, source: list[int], destination: list[int]) -> Tensor:
+    moves = {b.dim(d, x.rank): b.dim(s, x.rank) for s, d in zip(source, destination, strict=True)}
+    rest = iter(i for i in range(x.rank) if i not in moves.values())
+    return b.transpose(x, [moves[i] if i in moves else next(rest) for i in range(x.rank)])
+
+
+@linalg_rule("aten.movedim.int", "aten.moveaxis.int")
+def movedim_int(b: LinalgBuilder, x: Tensor, source: int, destination: int) -> Tensor:
+    return movedim(b, x, [source], [destination])  # type: ignore[no-any-return]
+
+
+@linalg_rule("aten.expand", "aten.expand_copy")
+def expand(b: LinalgBuilder, x: Tensor, sizes: list[Size], implicit: bool) -> Tensor:
+    return broadcast_to(b, x, sizes)  # type: ignore[no-any-return]
+
+
+@linalg_rule("aten.broadcast_to")
+def broadcast_to(b: LinalgBuilder, x: Tensor, sizes: list[Size]) -> Tensor:
+    offset = len(sizes) - x.rank
+    own = b.sizes(x)
+    target = [own[i - offset] if isinstance(s, int) and s == -1 else s for i, s in enumerate(sizes)]
+    for i, size in enumerate(own):
+        if not (isinstance(size, int) and size == 1):
+            target[offset + i] = b.same_size(target[offset + i], size, "the expanded size does not match the tensor's")
+    return b.broadcast_to(x, target)
+
+
+@linalg_rule("aten.expand_as")
+def expand_as(b: LinalgBuilder, x: Tensor, other: Tensor) -> Tensor:
+    return b.broadcast_to(x, b.sizes(other))
+
+
+@linalg_rule("aten.broadcast_tensors")
+def broadcast_tensors(b: LinalgBuilder, tensors: list[Tensor]) -> list[Tensor]:
+    sizes = b.broadcast_sizes(*(b.sizes(x) for x in tensors))
+    return [b.broadcast_to(x, sizes) for x in tensors]
+
+
+@linalg_rule("aten.repeat", "aten.tile")
+def repeat(b: LinalgBuilder, x: Tensor, times: list[Size]) -> Tensor:
+    rank = max(len(times), x.rank)
+    times = [1] * (rank - len(times)) + list(times)
+    sizes = [1] * (rank - x.rank) + b.sizes(x)
+    # [2, 3] repeated [a, b] times is [1, 2, 1, 3] broadcast to [a, 2, b, 3], then flattened pairwise.
+    spread = b.reshape(x, [s for size in sizes for s in (1, size)])
+    full = b.broadcast_to(spread, [s for n, size in zip(times, sizes, strict=True) for s in (n, size)])
+    return b.reshape(full, [b.mul(n, size) for n, size in zip(times, sizes, strict=True)])
+
+
+# --- Slices ---
+
+
+def slice_bounds(b: LinalgBuilder, size: Size, start: Any, end: Any, step: int) -> tuple[Size, Size]:
+    """Start and length of Python's `start:end:step` on a dimension."""
+    first = _clamped(b, 0 if start is None else start, size)
+    last = size if end is None or (isinstance(end, int) and end == INT64_MAX) else _clamped(b, end, size)
+    return first, b.maximum(b.ceildiv(b.sub(last, first), step), 0) if first != 0 or last is not size or step != 1 else size
+
+
+def _clamped(b: LinalgBuilder, position: Size, size: Size) -> Size:
+    if isinstance(position, int):
+        if position == 0:
+            return 0
+        if position < 0:
+            return b.maximum(b.add(size, position), 0)
+        return b.minimum(position, size)
+    wrapped = b.select(b.compare("slt", position, 0), b.add(position, size), position)
+    return b.minimum(b.maximum(wrapped, 0), size)
+
+
+def _slice(b: LinalgBuilder, x: Tensor, dim: int, start: Size, length: Size, step: int = 1) -> Tensor:
+    sizes = b.sizes(x)
+    sizes[dim] = length
+    starts: list[Size] = [0] * x.rank
+    starts[dim] = start
+    steps: list[Size] = [1] * x.rank
+    steps[dim] = step
+    return b.slice(x, starts, sizes, steps)
+
+
+@linalg_rule("aten.slice.Tensor", "aten.slice_copy.Tensor")
+def slice_(b: LinalgBuilder, x: Tensor, dim: int, start: Any, end: Any, step: int) -> Tensor:
+    at = b.dim(dim, x.rank)
+    first, length = slice_bounds(b, b.size(x, at), start, end, step)
+    known = b.out_shape[at]
+    return _slice(b, x, at, first, length if known is None else known, step)
+
+
+def _index(b: LinalgBuilder, position: Size, size: Size) -> Size:
+    """An index that may count from the end."""
+    if isinstance(position, int):
+        return b.add(size, position) if position < 0 else position
+    return b.select(b.compare("slt", position, 0), b.add(position, size), position)
+
+
+@linalg_rule("aten.select.int", "aten.select_copy.int")
+def select(b: LinalgBuilder, x: Tensor, dim: int, position: Size) -> Tensor:
+    at = b.dim(dim, x.rank)
+    size = b.size(x, at)
+    first = _index(b, position, size)
+    b.guard(b.compare("slt", first, size), "select(): index out of range")
+    return b.squeeze(_slice(b, x, at, first, 1), [at])
+
+
+@linalg_rule("aten.narrow")
+def narrow(b: LinalgBuilder, x: Tensor, dim: int, start: Size, length: Size) -> Tensor:
+    at = b.dim(dim, x.rank)
+    return _slice(b, x, at, _index(b, start, b.size(x, at)), length)
+
+
+@linalg_rule("aten.split_with_sizes", "aten.split.sizes", "aten.split_with_sizes_copy")
+def split_with_sizes(b: LinalgBuilder, x: Tensor, sizes: list[Size], dim: int) -> list[Tensor]:
+    at = b.dim(dim, x.rank)
+    parts: list[Tensor] = []
+    start: Size = 0
+    for size in sizes:
+        parts.append(_slice(b, x, at, start, size))
+        start = b.add(start, size)
+    return parts
+
+
+def _even_parts(b: LinalgBuilder, x: Tensor, at: int, part: Size, count: int | None) -> list[Tensor]:
+    """Parts of one size, the last one perhaps smaller."""
+    size = b.size(x, at)
+    if isinstance(size, int) and isinstance(part, int):
+        count = max(-(-size // part), 1) if part else 1
+    if count is None:
+        raise Unsupported("a split of a dimension whose size is not known gives an unknown number of tensors")
+    sizes = [b.minimum(part, b.maximum(b.sub(size, b.mul(part, i)), 0)) for i in range(count)]
+    return split_with_sizes(b, x, sizes, at)  # type: ignore[no-any-return]
+
+
+@linalg_rule("aten.split.Tensor")
+def split(b: LinalgBuilder, x: Tensor, size: Size, dim: int) -> list[Tensor]:
+    return _even_parts(b, x, b.dim(dim, x.rank), size, b.out_length)
+
+
+@linalg_rule("aten.chunk")
+def chunk(b: LinalgBuilder, x: Tensor, chunks: int, dim: int) -> list[Tensor]:
+    at = b.dim(dim, x.rank)
+    return _even_parts(b, x, at, b.ceildiv(b.size(x, at), chunks), b.out_length or chunks)
+
+
+@linalg_rule("aten.tensor_split.sections")
+def tensor_split(b: LinalgBuilder, x: Tensor, sections: int, dim: int) -> list[Tensor]:
+    at = b.dim(dim, x.rank)
+    size = b.size(x, at)
+    rest = b.mod(size, sections)
+    part = b.floordiv(size, sections)
+    sizes = [b.select(b.compare("slt", i, rest), b.add(part, 1), part) for i in range(sections)]
+    return split_with_sizes(b, x, sizes, at)  # type: ignore[no-any-return]
+
+
+@linalg_rule("aten.unbind.int", "aten.unbind_copy.int")
+def unbind(b: LinalgBuilder, x: Tensor, dim: int) -> list[Tensor]:
+    at = b.dim(dim, x.rank)
+    count = x.shape[at] if x.shape[at] is not None else b.out_length
+    if count is None:
+        raise Unsupported("unbind of a dimension whose size is not known gives an unknown number of tensors")
+    return [b.squeeze(_slice(b, x, at, i, 1), [at]) for i in range(count)]
+
+
+# --- Joining ---
+
+
+@linalg_rule("aten.cat", "aten.concat", "aten.concatenate")
+def cat(b: LinalgBuilder, tensors: list[Tensor], dim: int) -> Tensor:
+    dtype = b.out_dtype
+    # A 1-d tensor without elements joins anything, whatever the others' rank.
+    parts = [x for x in tensors if not (x.rank == 1 and x.shape[0] == 0)] or tensors[:1]
+    at = b.dim(dim, parts[0].rank)
+    parts = [b.to(x, dtype) for x in parts]
+    sizes = b.sizes(parts[0])
+    for x in parts[1:]:
+        for i in range(x.rank):
+            if i != at:
+                sizes[i] = b.same_size(sizes[i], b.size(x, i), "sizes of tensors to concatenate must match")
+            else:
+                sizes[at] = b.add(sizes[at], b.size(x, at))
+    if len(parts) == 1:
+        return parts[0]
+    type_ = tensor_type(tuple(map(static, sizes)), dtype.builtin)
+    value = b.value(tensor.ConcatOp, [x.value for x in parts], type_, {"dim": IntegerAttr(at, i64)})
+    return Tensor(value, dtype, sizes)
+
+
+@linalg_rule("aten.stack")
+def stack(b: LinalgBuilder, tensors: list[Tensor], dim: int) -> Tensor:
+    at = b.dim(dim, tensors[0].rank + 1)
+    return cat(b, [b.unsqueeze(x, at) for x in tensors], at)  # type: ignore[no-any-return]
+
+
+# --- Reordering ---
+
+
+@linalg_rule("aten.flip")
+def flip(b: LinalgBuilder, x: Tensor, dims: list[int]) -> Tensor:
+    flipped = {b.dim(d, x.rank) for d in dims}
+    sizes = b.sizes(x)
+    if x.rank == 0:
+        return x
+
+    def source(*at: SSAValue) -> Any:
+        return b.load(x, [b.sub(b.sub(sizes[i], 1), p) if i in flipped else p for i, p in enumerate(at)])
+
+    return b.generate(sizes, x.dtype, source)
+
+
+@linalg_rule("aten.roll")
+def roll(b: LinalgBuilder, x: Tensor, shifts: list[Size], dims: list[int]) -> Tensor:
+    if not dims:
+        flat = b.reshape(x, [b.product(b.sizes(x))])
+        return b.reshape(_roll(b, flat, 0, shifts[0]), b.sizes(x))
+    for shift, dim in zip(shifts, dims, strict=True):
+        x = _roll(b, x, b.dim(dim, x.rank), shift)
+    return x
+
+
+def _roll(b: LinalgBuilder, x: Tensor, at: int, shift: Size) -> Tensor:
+    size = b.size(x, at)
+    if isinstance(size, int) and size == 0:
+        return x
+    # The last `shift` slices come first.
+    first = b.mod(b.sub(0, shift), size)
+    moved = [_slice(b, x, at, first, b.sub(size, first)), _slice(b, x, at, 0, first)]
+    type_ = tensor_type(x.shape, x.dtype.builtin)
+    value = b.value(tensor.ConcatOp, [m.value for m in moved], type_, {"dim": IntegerAttr(at, i64)})
+    return Tensor(value, x.dtype, x._sizes)
+
+
+@linalg_rule("aten.diagonal", "aten.diagonal_copy")
+def diagonal(b: LinalgBuilder, x: Tensor, offset: int, dim1: int, dim2: int) -> Tensor:
+    i, j = b.dim(dim1, x.rank), b.dim(dim2, x.rank)
+    kept = [d for d in range(x.rank) if d not in (i, j)]
+    sizes = b.sizes(x)
+    down, right = max(-offset, 0), max(offset, 0)
+    length = b.maximum(b.minimum(b.sub(sizes[i], down), b.sub(sizes[j], right)), 0)
+
+    def source(*at: SSAValue) -> Any:
+        position: dict[int, Size] = dict(zip(kept, at, strict=False))
+        position[i], position[j] = b.add(at[-1], down), b.add(at[-1], right)
+        return b.load(x, [position[d] for d in range(x.rank)])
+
+    return b.generate([*(sizes[d] for d in kept), length], x.dtype, source)
+
+
+@linalg_rule("aten.unfold", "aten.unfold_copy")
+def unfold(b: LinalgBuilder, x: Tensor, dim: int, size: int, step: int) -> Tensor:
+    at = b.dim(dim, x.rank)
+    sizes = b.sizes(x)
+    windows = b.add(b.floordiv(b.sub(sizes[at], size), step), 1)
+
+    def source(*p: SSAValue) -> Any:
+        return b.load(x, [b.add(b.mul(q, step), p[-1]) if i == at else q for i, q in enumerate(p[:-1])])
+
+    return b.generate([*sizes[:at], windows, *sizes[at + 1 :], size], x.dtype, source)
+
+
+@linalg_rule("aten.as_strided", "aten.as_strided_copy")
+def as_strided(b: LinalgBuilder, x: Tensor, sizes: list[Size], strides: list[Size], offset: Any) -> Tensor:
+    # Values are contiguous here, so that strides count elements of the flattened tensor.
+    flat = b.reshape(x, [b.product(b.sizes(x))])
+
+    def source(*at: SSAValue) -> Any:
+        position: Size = offset or 0
+        for p, stride in zip(at, strides, strict=True):
+            position = b.add(position, b.mul(p, stride))
+        return b.load(flat, [position])
+
+    return b.generate(sizes, x.dtype, source)
+
+
+# --- Writing into a copy ---
+
+
+@linalg_rule("aten.slice_scatter")
+def slice_scatter(b: LinalgBuilder, x: Tensor, src: Tensor, dim: int, start: Any, end: Any, step: int) -> Tensor:
+    at = b.dim(dim, x.rank)
+    first, length = slice_bounds(b, b.size(x, at), start, end, step)
+    sizes = b.sizes(x)
+    sizes[at] = length
+    starts: list[Size] = [0] * x.rank
+    starts[at] = first
+    steps: list[Size] = [1] * x.rank
+    steps[at] = step
+    return b.insert_slice(b.broadcast_to(b.to(src, x.dtype), sizes), x, starts, steps)
+
+
+@linalg_rule("aten.select_scatter")
+def select_scatter(b: LinalgBuilder, x: Tensor, src: Tensor, dim: int, position: Size) -> Tensor:
+    at = b.dim(dim, x.rank)
+    starts: list[Size] = [0] * x.rank
+    starts[at] = _index(b, position, b.size(x, at))
+    return b.insert_slice(b.unsqueeze(b.to(src, x.dtype), at), x, starts, [1] * x.rank)
+
+
+@linalg_rule("aten.diagonal_scatter")
+def diagonal_scatter(b: LinalgBuilder, x: Tensor, src: Tensor, offset: int, dim1: int, dim2: int) -> Tensor:
+    i, j = b.dim(dim1, x.rank), b.dim(dim2, x.rank)
+    kept = [d for d in range(x.rank) if d not in (i, j)]
+    last = b.sub(b.size(src, -1), 1)
+    down, right = max(-offset, 0), max(offset, 0)
+
+    def place(at: Sequence[SSAValue], e: Any) -> Any:
+        on_diagonal = b.compare("eq", b.sub(at[i], down), b.sub(at[j], right))
+        inside = b.compare("sge", b.sub(at[i], down), 0)
+        # Off the diagonal any position will do: what is loaded there is not used.
+        step = b.maximum(b.minimum(b.sub(at[i], down), last), 0)
+        loaded = b.load(src, [*(at[d] for d in kept), step])
+        return (b.scalar_bool(on_diagonal) & b.scalar_bool(inside)).select(loaded.to(x.dtype), e)
+
+    return b.map_indexed([x], b.sizes(x), x.dtype, place)
+
+
+@linalg_rule("aten.copy")
+def copy(b: LinalgBuilder, x: Tensor, src: Tensor, non_blocking: bool) -> Tensor:
+    return b.broadcast_to(b.to(src, x.dtype), b.sizes(x))

@@ -1,0 +1,39 @@
+"""Remove what nobody uses."""
+
+from __future__ import annotations
+
+from xdsl.dialects import func
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
+from xdsl.traits import Pure
+
+from flambeau.dialects.torch.ops import BindSymbolicShapeOp
+
+_PURE = Pure()
+
+
+def eliminate_dead_code(module: ModuleOp) -> ModuleOp:
+    """Erase pure ops without uses, in place. A shape binding is not a use: it goes with its tensor."""
+    for function in module.ops:
+        if isinstance(function, func.FuncOp):
+            for block in function.body.blocks:
+                op = block.last_op
+                while op is not None:
+                    previous = op.prev_op
+                    if _is_dead(op):
+                        for result in op.results:
+                            for use in list(result.uses):
+                                use.operation.detach()
+                                use.operation.erase()
+                        op.detach()
+                        op.erase()
+                    op = previous
+    return module
+
+
+def _is_dead(op: Operation) -> bool:
+    if not op.results or op.regions or _PURE not in op.traits:
+        return False
+    return all(
+        isinstance(use.operation, BindSymbolicShapeOp) and use.index == 0 for result in op.results for use in result.uses
+    )

@@ -1,0 +1,97 @@
+"""ReduceOpVariants: in-place ops become their value forms and a write; value ops take and give values."""
+
+from __future__ import annotations
+
+from xdsl.dialects import func
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation, SSAValue
+
+from flambeau.diagnostics import CompileError, Diagnostic, diagnostic_for
+from flambeau.dialects.torch import registry
+from flambeau.dialects.torch.emitter import TorchEmitter
+from flambeau.dialects.torch.ops import (
+    CopyToNonValueTensorOp,
+    CopyToValueTensorOp,
+    OverwriteTensorContentsOp,
+    TorchOp,
+)
+from flambeau.dialects.torch.types import NonValueTensorType, to_non_value, to_value
+
+# In-place ops whose value form is not their name without the underscore.
+_RENAMED = {"aten.zero_": "aten.zeros_like"}
+
+
+def reduce_op_variants(module: ModuleOp) -> ModuleOp:
+    """Rewrite the module in place."""
+    problems: list[Diagnostic] = []
+    for function in module.ops:
+        if not isinstance(function, func.FuncOp) or not function.body.blocks:
+            continue
+        for block in function.body.blocks:
+            emitter = TorchEmitter(block)
+            op = block.first_op
+            while op is not None:
+                following = op.next_op
+                if isinstance(op, TorchOp) and op.schema is not None and _touches_tensors(op):
+                    _reduce(op, emitter, problems)
+                op = following
+    if problems:
+        raise CompileError(problems, summary="in-place ops without a value form")
+    return module
+
+
+def _touches_tensors(op: Operation) -> bool:
+    return any(isinstance(v.type, NonValueTensorType) for v in (*op.operands, *op.results))
+
+
+def value_form(name: str) -> str | None:
+    """`aten.add.Tensor` for `aten.add_.Tensor`; None if PyTorch has no such op."""
+    if name in _RENAMED:
+        return _RENAMED[name]
+    namespace, base, *overload = name.split(".", 2)
+    candidate = ".".join([namespace, base[:-1], *overload])
+    return candidate if registry.schema(candidate) is not None else None
+
+
+def _reduce(op: TorchOp, emitter: TorchEmitter, problems: list[Diagnostic]) -> None:
+    schema = op.schema
+    assert schema is not None
+    emitter.before, emitter.location = op, op.location
+    if schema.is_inplace_variant:
+        name = value_form(schema.name)
+        if name is None:
+            problems.append(diagnostic_for(op, "reduce op variants", "this in-place op has no value form in PyTorch"))
+            return
+        written = op.operands[0]
+        operands = _read(emitter, op.operands)
+        wanted = registry.schema(name)
+        assert wanted is not None
+        # The value form may take more arguments, all of them optional.
+        operands = operands[: len(wanted.arguments)]
+        operands += [emitter.constant(a.default) for a in wanted.arguments[len(operands) :]]
+        (new,) = emitter.op(name, operands, [to_value(written.type)])
+        emitter.emit(OverwriteTensorContentsOp, (new, written))
+        for result in op.results:
+            result.replace_all_uses_with(written)
+        op.detach()
+        op.erase()
+    elif schema.has_value_semantics or schema.is_read_only:
+        operands = _read(emitter, op.operands)
+        results = emitter.op(schema.name, operands, [to_value(r.type) for r in op.results])
+        for old, new in zip(op.results, results, strict=True):
+            if isinstance(old.type, NonValueTensorType):
+                new = emitter.value(CopyToNonValueTensorOp, (new,), to_non_value(new.type))
+            old.replace_all_uses_with(new)
+        op.detach()
+        op.erase()
+    elif schema.is_mutable:
+        problems.append(
+            diagnostic_for(op, "reduce op variants", "this op writes to its arguments and has no value form")
+        )
+
+
+def _read(emitter: TorchEmitter, operands: tuple[SSAValue, ...] | list[SSAValue]) -> list[SSAValue]:
+    return [
+        emitter.value(CopyToValueTensorOp, (o,), to_value(o.type)) if isinstance(o.type, NonValueTensorType) else o
+        for o in operands
+    ]
