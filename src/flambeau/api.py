@@ -67,12 +67,11 @@ class Module:
         if weights not in ("elided", "inline"):
             raise ValueError(f"weights is 'elided' or 'inline', not {weights!r}")
         body = generic_text(self.op) if generic else pretty_text(self.op, locations)
-        return body + self._resources() if weights == "inline" and self.weights else body
+        if weights == "elided" or not self.weights:
+            return body
+        from flambeau.files import resources_text
 
-    def _resources(self) -> str:
-        from flambeau.ir.resources import resources_text
-
-        return resources_text(self.weights)
+        return body + resources_text(self.weights)
 
     def engine_text(self) -> bytes:
         """The text that IREE compiles: generic form, weights as named parameters."""
@@ -92,9 +91,9 @@ class Module:
 
     def save(self, path: str | Path) -> None:
         """Write `model.mlir`, and `model.safetensors` with the weights beside it."""
-        from flambeau.ir.resources import save_module
+        from flambeau.files import save_module
 
-        save_module(Path(path), self.text(), self.weights)
+        save_module(self, Path(path))
 
     def verify(self) -> None:
         """Check the IR with xDSL's verifier."""
@@ -213,7 +212,11 @@ def _lowering(output: OutputType) -> Callable[[ModuleOp], ModuleOp]:
 def load(module: Module | str | Path, *, engine: Any = "iree", **options: Any) -> Executable:
     """A callable that runs the program, on torch tensors or numpy arrays. Takes a `Module` or a saved artefact."""
     if isinstance(module, (str, Path)):
-        from flambeau.engines.iree import load_executable
+        if Path(module).suffix == ".mlir":
+            from flambeau.files import read_module
+
+            return load(compile(read_module(Path(module))), engine=engine, **options)
+        from flambeau.engines.iree.executable import load_executable
 
         return load_executable(Path(module), **options)
     from flambeau.engines import get_engine

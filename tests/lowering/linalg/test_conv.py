@@ -88,6 +88,18 @@ def test_groups_and_depthwise() -> None:
             case(F.conv2d, ramp(2, 3, 7, 8), ramp(6, 1, 3, 3), groups=3, stride=2, dilation=2),
             case(F.conv1d, ramp(2, 3, 7), ramp(3, 1, 3), groups=3),
             case(F.conv2d, ramp(2, 4, 7, 8), ramp(8, 2, 1, 1), groups=2, stride=2),
+            case(F.conv2d, ramp(2, 4, 11, 13), ramp(8, 1, 3, 4), groups=4, stride=3, dilation=2, padding=2),
+        ]
+    )
+
+
+def test_groups_with_large_windows() -> None:
+    """Few groups are convolved one by one, many in one loop nest."""
+    check_all(
+        [
+            case(F.conv2d, ramp(1, 24, 5, 6), ramp(6, 12, 3, 3), ramp(6), groups=2, stride=2, padding=1),
+            case(F.conv2d, ramp(1, 320, 4, 4), ramp(40, 8, 3, 3), groups=40),
+            case(F.conv1d, ramp(2, 400, 9), ramp(80, 10, 7), groups=40, stride=2, padding=3),
         ]
     )
 
@@ -97,7 +109,9 @@ def test_transposed_stride_padding_and_output_padding() -> None:
         [
             case(F.conv_transpose1d, ramp(2, 3, 5), ramp(3, 4, 3), ramp(4), stride=2, padding=1, output_padding=1),
             case(F.conv_transpose2d, ramp(2, 3, 4, 5), ramp(3, 4, 3, 2)),
-            case(F.conv_transpose2d, ramp(2, 3, 4, 5), ramp(3, 4, 3, 2), stride=(2, 3), padding=1, output_padding=(1, 2)),
+            case(
+                F.conv_transpose2d, ramp(2, 3, 4, 5), ramp(3, 4, 3, 2), stride=(2, 3), padding=1, output_padding=(1, 2)
+            ),
             case(F.conv_transpose2d, ramp(1, 2, 4, 4), ramp(2, 2, 3, 3), dilation=2, padding=1, stride=2),
             case(F.conv_transpose3d, ramp(1, 2, 3, 3, 3), ramp(2, 3, 2, 2, 2), stride=2),
             case(F.conv_transpose2d, ramp(1, 4, 3, 3), ramp(4, 3, 2, 2), ramp(6), groups=2, stride=2),
@@ -148,9 +162,15 @@ def test_integers_wrap_around() -> None:
     check_all(cases)
 
 
-def test_other_float_types() -> None:
+def test_doubles_and_complex_numbers() -> None:
     x = torch.randn(1, 2, 5, 5, dtype=torch.float64)
-    check_all([case(F.conv2d, x, torch.randn(3, 2, 3, 3, dtype=torch.float64), padding=1)])
+    z = torch.complex(ramp(1, 2, 5, 5), -ramp(1, 2, 5, 5))
+    check_all(
+        [
+            case(F.conv2d, x, torch.randn(3, 2, 3, 3, dtype=torch.float64), padding=1),
+            case(F.conv2d, z, z[:, :, :3, :2], padding=1),
+        ]
+    )
 
 
 def test_nan_and_infinity_stay_in_their_windows() -> None:
@@ -159,7 +179,7 @@ def test_nan_and_infinity_stay_in_their_windows() -> None:
     check(lambda a, w: F.conv2d(a, w, padding=1), x, torch.ones(1, 1, 3, 3))
 
 
-def test_empty_batch_and_no_channels() -> None:
+def test_empty_batch() -> None:
     check_all(
         [
             case(F.conv2d, torch.empty(0, 3, 5, 5), ramp(4, 3, 3, 3), ramp(4)),

@@ -56,6 +56,11 @@ def test_constant_padding_of_other_dtypes() -> None:
     )  # fmt: skip
 
 
+def test_padding_of_complex_numbers() -> None:
+    x = torch.complex(ramp(2, 3, 4), -ramp(2, 3, 4))
+    check_all([case(F.pad, x, (1, 2), value=2.0), case(F.pad, x, (1, -2)), case(F.pad, x, (1, 2), mode="replicate")])
+
+
 def test_reflect_replicate_circular_in_each_rank() -> None:
     cases = []
     for mode in ("reflect", "replicate", "circular"):

@@ -248,25 +248,42 @@ class LinalgBuilder(LoweringBuilder):
     # --- Loops ---
 
     def while_loop(
-        self, carried: Sequence[Any], condition: Callable[..., Element], body: Callable[..., Sequence[Any]]
-    ) -> list[Any]:
-        """`carried = body(*carried)` as long as `condition(*carried)` holds; Elements (also inside a body) or Tensors."""
+        self,
+        carried: Sequence[Element],
+        condition: Callable[..., Element],
+        body: Callable[..., Sequence[Element]],
+    ) -> list[Element]:
+        """`scf.while` on numbers, also inside a body: `carried = body(*carried)` as long as `condition(*carried)` holds.
+
+        Numbers only: IREE mixes up the sizes of dynamic tensors that a while loop carries; `loop` is safe for those.
+        """
         types = [c.value.type for c in carried]
 
-        def region(function: Callable[..., tuple[type[Operation], list[SSAValue]]]) -> Region:
+        def region(function: Callable[..., tuple[type[Operation], list[Element]]]) -> Region:
             block = Block(arg_types=types)
             outer, self.block = self.block, block
             try:
-                terminator, operands = function(*(_with_value(c, a) for c, a in zip(carried, block.args, strict=True)))
-                self.emit(terminator, operands)
+                terminator, results = function(*(_with_value(c, a) for c, a in zip(carried, block.args, strict=True)))
+                self.emit(terminator, [r.value for r in results])
             finally:
                 self.block = outer
             return Region(block)
 
-        before = region(lambda *args: (scf.ConditionOp, [condition(*args).value, *(a.value for a in args)]))
-        after = region(lambda *args: (scf.YieldOp, [r.value for r in body(*args)]))
+        before = region(lambda *args: (scf.ConditionOp, [condition(*args), *args]))
+        after = region(lambda *args: (scf.YieldOp, list(body(*args))))
         op = self.emit(scf.WhileOp, [c.value for c in carried], types, regions=(before, after))
         return [_with_value(c, r) for c, r in zip(carried, op.results, strict=True)]
+
+    def doublings(self, size: Size) -> Size:
+        """How often 1 must be doubled to reach a size: the passes of a parallel scan or sort."""
+        if isinstance(size, int):
+            return max(size - 1, 0).bit_length()
+        limit, one = self.scalar(size), self.element(1, dtypes.int64)
+        passes = self.while_loop(
+            [self.element(0, dtypes.int64), one], lambda _, reach: reach < limit, lambda n, reach: (n + 1, reach + reach)
+        )
+        return self.as_index(passes[0])
+
 
     # --- Filling ---
 
@@ -541,6 +558,8 @@ class LinalgBuilder(LoweringBuilder):
             _same(a, b) for a, b in zip(self.sizes(x), sizes, strict=True)
         ):
             return x
+        if any(isinstance(s, int) and s == 0 for s in sizes):
+            return self.empty(sizes, x.dtype)  # MLIR wants offsets inside the dimension
         type_ = tensor_type(tuple(map(static, sizes)), x.dtype.builtin)
         properties, operands = _slice_operands(starts, sizes, steps, 1)
         return Tensor(self.value(tensor.ExtractSliceOp, (x.value, *operands), type_, properties), x.dtype, sizes)
@@ -548,6 +567,8 @@ class LinalgBuilder(LoweringBuilder):
     def insert_slice(self, source: Tensor, into: Tensor, starts: Sequence[Size], steps: Sequence[Size]) -> Tensor:
         """`tensor.insert_slice`: a copy of `into` with `source` written at the given place."""
         sizes = self.sizes(source)
+        if any(isinstance(s, int) and s == 0 for s in sizes):
+            return into
         properties, operands = _slice_operands(starts, sizes, steps, 2)
         value = self.value(tensor.InsertSliceOp, (source.value, into.value, *operands), into.value.type, properties)
         return Tensor(value, into.dtype, into._sizes)
@@ -559,6 +580,9 @@ class LinalgBuilder(LoweringBuilder):
         sizes = [
             self.add(self.add(s, lo), hi) for s, lo, hi in zip(self.sizes(x), low, high, strict=True)
         ]
+        if x.dtype.is_complex:
+            # IREE crashes on a tensor.pad of complex numbers.
+            return self.insert_slice(x, self.full(sizes, value, x.dtype), low, [1] * x.rank)
         type_ = tensor_type(tuple(map(static, sizes)), x.dtype.builtin)
         fill = self.element(value, x.dtype)
         block = Block(arg_types=[INDEX] * x.rank)
@@ -642,11 +666,8 @@ def window_properties(strides: Sequence[int], dilations: Sequence[int]) -> dict[
 _DYNAMIC = -(1 << 63)
 
 
-def _with_value(like: Any, value: SSAValue) -> Any:
-    """An Element or Tensor of the same kind with another value."""
-    if isinstance(like, Element):
-        return Element(like.b, value, like.dtype)
-    return Tensor(value, like.dtype, like._sizes)
+def _with_value(like: Element, value: SSAValue) -> Element:
+    return Element(like.b, value, like.dtype)
 
 
 def _static_list(sizes: Sequence[Size]) -> DenseArrayBase[Any]:

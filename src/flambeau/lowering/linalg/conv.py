@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,7 +23,6 @@ def per_dim(values: Any, n: int) -> list[Any]:
     return listed * n if len(listed) == 1 else listed
 
 
-@linalg_rule("aten.convolution", "aten.convolution_overrideable")
 def convolution(
     b: LinalgBuilder,
     x: Tensor,
@@ -34,6 +35,7 @@ def convolution(
     output_padding: Sequence[Size],
     groups: int,
 ) -> Tensor:
+    """Slide the weight over the input."""
     n = weight.rank - 2
     stride, padding, dilation = per_dim(stride, n), per_dim(padding, n), per_dim(dilation, n)
     if not all(isinstance(v, int) for v in (*stride, *dilation, groups)):
@@ -68,10 +70,11 @@ def _convolve(
     """The convolution of an input that is padded already, in the accumulator's dtype."""
     n = len(stride)
     kernel = b.sizes(weight)[2:]
-    out = [
-        b.add(b.floordiv(b.sub(b.sub(size, b.mul(d, b.sub(k, 1))), 1), s), 1)
-        for size, k, s, d in zip(b.sizes(x)[2:], kernel, stride, dilation, strict=True)
-    ]
+    out: list[Size] = []
+    for size, k, s, d in zip(b.sizes(x)[2:], kernel, stride, dilation, strict=True):
+        room = b.sub(b.sub(size, b.mul(d, b.sub(k, 1))), 1)
+        b.guard(b.compare("sge", room, 0), "the kernel is larger than the padded input")
+        out.append(b.add(b.floordiv(room, s), 1))
     if all(isinstance(k, int) and k == 1 for k in kernel) and any(s > 1 for s in stride):
         # The elements between the steps are never read; a dense 1x1 convolution is a matmul, a strided one is slow.
         x = b.slice(x, [0] * x.rank, [*b.sizes(x)[:2], *out], [1, 1, *stride])
@@ -83,6 +86,10 @@ def _convolve(
     return _grouped(b, x, weight, [batch, features, *out], stride, dilation, groups)
 
 
+_MOST_TAPS = 64
+_MOST_GROUPS = 32
+
+
 def _grouped(
     b: LinalgBuilder,
     x: Tensor,
@@ -92,29 +99,112 @@ def _grouped(
     dilation: Sequence[int],
     groups: int,
 ) -> Tensor:
-    """Channels and features in groups that do not see each other."""
+    """Channels and features in groups that do not see each other; linalg's own grouped op is slow on CPUs."""
     n = len(stride)
     channels, features = b.size(weight, 1), b.floordiv(sizes[1], groups)
+    b.same_size(b.size(x, 1), b.mul(groups, channels), "the input's channels are not those of the weight")
+    window = [channels, *b.sizes(weight)[2:]]
+    if all(isinstance(k, int) for k in window) and 0 < math.prod(window) <= _MOST_TAPS:  # type: ignore[arg-type]
+        convolve = _sum_of_taps
+    elif groups <= _MOST_GROUPS:
+        return _each_group(b, x, weight, sizes, stride, dilation, groups)
+    else:
+        convolve = _grouped_loops
     split = b.expand(x, [[0], [1, 2], *([i + 3] for i in range(n))], [sizes[0], groups, channels, *b.sizes(x)[2:]])
-    split_weight = b.expand(
-        weight, [[0, 1], *([i + 2] for i in range(n + 1))], [groups, features, *b.sizes(weight)[1:]]
-    )
-    # Loops: batch, group, feature, places; channel, window.
+    split_weight = b.expand(weight, [[0, 1], *([i + 2] for i in range(n + 1))], [groups, features, *window])
+    result = convolve(b, split, split_weight, [sizes[0], groups, features, *sizes[2:]], stride, dilation)
+    return b.collapse(result, [[0], [1, 2], *([i + 3] for i in range(n))])
+
+
+def _sum_of_taps(
+    b: LinalgBuilder, x: Tensor, weight: Tensor, sizes: Sequence[Size], stride: Sequence[int], dilation: Sequence[int]
+) -> Tensor:
+    """Small windows as one loop without a reduction: a sum of shifted inputs, each times its weight."""
+    n, dtype = len(stride), x.dtype.compute
+    groups, features, *window = b.sizes(weight)
+    out = list(sizes[3:])
+    phases = _phases(b, x, stride[-1])
+    inputs, weights = [], []
+    for channel, *place in itertools.product(*(range(k) for k in window if isinstance(k, int))):
+        offset = [k * d for k, d in zip(place, dilation, strict=True)]
+        shift, phase = divmod(offset[-1], stride[-1])
+        tap = b.slice(
+            phases[phase], [0, 0, channel, *offset[:-1], shift], [*sizes[:2], 1, *out], [1, 1, 1, *stride[:-1], 1]
+        )
+        inputs.append(b.squeeze(tap, [2]))
+        tap_weight = b.slice(weight, [0, 0, channel, *place], [groups, features, *[1] * (n + 1)], [1] * weight.rank)
+        weights.append(b.reshape(tap_weight, [groups, features]))
+
+    def total(*elements: Element) -> Element:
+        taps = [e.to(dtype) for e in elements[:-1]]
+        products = [e * w for e, w in zip(taps[: len(inputs)], taps[len(inputs) :], strict=True)]
+        return sum(products[1:], products[0])
+
+    # Loops: batch, group, feature, places.
+    places = tuple(range(3, 3 + n))
+    maps: list[Any] = [(0, 1, *places)] * len(inputs) + [(1, 2)] * len(weights)
+    return b.generic([*inputs, *weights], maps, [b.empty(sizes, dtype)], [(0, 1, 2, *places)], 3 + n, total)[0]
+
+
+def _phases(b: LinalgBuilder, x: Tensor, stride: int) -> list[Tensor]:
+    """Every stride-th element of the last dim from each start, so that steps are dense in memory."""
+    if stride == 1:
+        return [x]
+    *sizes, last = b.sizes(x)
+    count = b.ceildiv(last, stride)
+    rest: list[Size] = [0] * len(sizes)
+    padded = b.pad(x, [0] * x.rank, [*rest, b.sub(b.mul(count, stride), last)], 0)
+    split = b.expand(padded, [*([i] for i in range(len(sizes))), [len(sizes), len(sizes) + 1]], [*sizes, count, stride])
+    first = b.transpose(split, [x.rank, *range(x.rank)])
+    return [
+        b.reshape(b.slice(first, [p, *rest, 0], [1, *sizes, count], [1] * first.rank), [*sizes, count])
+        for p in range(stride)
+    ]
+
+
+def _each_group(
+    b: LinalgBuilder,
+    x: Tensor,
+    weight: Tensor,
+    sizes: Sequence[Size],
+    stride: Sequence[int],
+    dilation: Sequence[int],
+    groups: int,
+) -> Tensor:
+    """One ordinary convolution for each group."""
+    n = len(stride)
+    features, (_, channels, *kernel) = b.floordiv(sizes[1], groups), b.sizes(weight)
+    batch, _, *places = b.sizes(x)
+    rest: list[Size] = [0] * n
+    result = b.empty(sizes, x.dtype.compute)
+    for group in range(groups):
+        first = b.mul(group, features)
+        inputs = b.slice(x, [0, b.mul(group, channels), *rest], [batch, channels, *places], [1] * x.rank)
+        weights = b.slice(weight, [first, 0, *rest], [features, channels, *kernel], [1] * x.rank)
+        one = b.contract(
+            _NAMED[n], [inputs, weights], [batch, features, *sizes[2:]], window_properties(stride, dilation)
+        )
+        result = b.insert_slice(one, result, [0, first, *rest], [1] * x.rank)
+    return result
+
+
+def _grouped_loops(
+    b: LinalgBuilder, x: Tensor, weight: Tensor, sizes: Sequence[Size], stride: Sequence[int], dilation: Sequence[int]
+) -> Tensor:
+    """The definition as a loop nest: batch, group, feature, places; channel, window."""
+    n, dtype = len(stride), x.dtype.compute
     batch, group, feature, channel = 0, 1, 2, n + 3
     window = range(n + 4, 2 * n + 4)
     places = tuple(((3 + i, stride[i]), (w, dilation[i])) for i, w in enumerate(window))
-    dtype = x.dtype.compute
-    out = b.full([sizes[0], groups, features, *sizes[2:]], 0, dtype)
-    result = b.generic(
-        [split, split_weight],
+    return b.generic(
+        [x, weight],
         [(batch, group, channel, *places), (group, feature, channel, *window)],
-        [out],
+        [b.full(sizes, 0, dtype)],
         [tuple(range(n + 3))],
         2 * n + 4,
-        lambda a, w, c: c + a.to(dtype) * w.to(dtype),
+        lambda e, w, acc: acc + e.to(dtype) * w.to(dtype),
         reduced=range(n + 3, 2 * n + 4),
     )[0]
-    return b.collapse(result, [[0], [1, 2], *([i + 3] for i in range(n))])
 
 
 def _spread(
@@ -144,7 +234,7 @@ def _zeros_after_each(b: LinalgBuilder, x: Tensor, stride: Sequence[int]) -> Ten
     sizes, n = b.sizes(x), len(stride)
     groups = [[0], [1], *([2 * i + 2, 2 * i + 3] for i in range(n))]
     split: list[Size] = sizes[:2] + [s for size in sizes[2:] for s in (size, 1)]
-    high: list[Size] = [0, 0] + [h for s in stride for h in (0, s - 1)]
+    high = [0, 0] + [h for s in stride for h in (0, s - 1)]
     return b.collapse(b.pad(b.expand(x, groups, split), [0] * len(high), high, 0), groups)
 
 
@@ -161,7 +251,9 @@ def _flipped(b: LinalgBuilder, weight: Tensor, groups: int) -> Tensor:
     return b.generate([b.mul(features, groups), channels, *kernel], weight.dtype, at)
 
 
-# --- The other names of it ---
+# --- Its names ---
+
+linalg_rule("aten.convolution", "aten.convolution_overrideable")(convolution)
 
 
 @linalg_rule("aten._convolution", "aten._convolution.deprecated")
@@ -171,14 +263,28 @@ def _convolution(b: LinalgBuilder, *args: Any) -> Tensor:
 
 @linalg_rule("aten.conv1d", "aten.conv2d", "aten.conv3d")
 def conv(
-    b: LinalgBuilder, x: Tensor, weight: Tensor, bias: Tensor | None, stride: Any, padding: Any, dilation: Any, groups: int
+    b: LinalgBuilder,
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    groups: int,
 ) -> Tensor:
     return convolution(b, x, weight, bias, stride, padding, dilation, False, [0], groups)
 
 
 @linalg_rule("aten.conv1d.padding", "aten.conv2d.padding", "aten.conv3d.padding")
 def conv_padding(
-    b: LinalgBuilder, x: Tensor, weight: Tensor, bias: Tensor | None, stride: Any, padding: str, dilation: Any, groups: int
+    b: LinalgBuilder,
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: Any,
+    padding: str,
+    dilation: Any,
+    groups: int,
 ) -> Tensor:
     if padding == "same":
         n = weight.rank - 2

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from xdsl.ir import SSAValue
+
 from flambeau.diagnostics import Unsupported
 from flambeau.ir import dtypes
 from flambeau.lowering.builder import Size, Tensor
@@ -56,24 +58,23 @@ def first_not_below(b: LinalgBuilder, ascending: Tensor, target: Element) -> Ele
         return below.select(middle + 1, low), below.select(high, middle)
 
     size = b.element(b.size(ascending, 0), dtypes.int64)
-    found: Element = b.while_loop([b.element(0, dtypes.int64), size], lambda low, high: low < high, halve)[0]
-    return found
+    return b.while_loop([b.element(0, dtypes.int64), size], lambda low, high: low < high, halve)[0]
 
 
 def prefix_sum(b: LinalgBuilder, x: Tensor) -> Tensor:
-    """The inclusive running sum of a 1-d int64 tensor, in log2(n) parallel steps."""
+    """The inclusive running sum of a 1-d int64 tensor, in log2(n) parallel passes."""
     size = b.size(x, 0)
 
-    def double(reach: Element, sums: Tensor) -> tuple[Element, Tensor]:
+    def double(turn: SSAValue, carried: list[Tensor]) -> list[Tensor]:
+        reach, sums = b.element(1, dtypes.int64) << b.scalar(turn), carried[0]
+
         def add(position: list[Size], here: Element) -> Element:
             before = b.element(position[0], dtypes.int64) - reach
             return here + (before >= 0).select(b.load(sums, [b.as_index(before.maximum(0))]), 0)
 
-        return reach + reach, b.map_indexed([sums], [size], dtypes.int64, add)
+        return [b.map_indexed([sums], [size], dtypes.int64, add)]
 
-    limit = b.element(size, dtypes.int64)
-    sums: Tensor = b.while_loop([b.element(1, dtypes.int64), x], lambda reach, _: reach < limit, double)[1]
-    return sums
+    return b.loop(0, b.doublings(size), [x], double)[0]
 
 
 def true_positions(b: LinalgBuilder, mask: Tensor) -> list[Tensor]:

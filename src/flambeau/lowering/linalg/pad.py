@@ -88,7 +88,7 @@ def _pad_from_input(b: LinalgBuilder, x: Tensor, pad: Sequence[Size], mode: str)
 @linalg_rule("aten.pad")
 def pad(b: LinalgBuilder, x: Tensor, pad: Sequence[Size], mode: str, value: Any) -> Tensor:
     if mode == "constant":
-        return constant_pad_nd(b, x, pad, 0 if value is None else value)
+        return resize_border(b, x, *_borders(pad, x.rank), 0 if value is None else value)
     return _pad_from_input(b, x, pad, mode)
 
 
@@ -110,7 +110,9 @@ def pad_circular(b: LinalgBuilder, x: Tensor, pad: Sequence[Size]) -> Tensor:
 # --- Upsampling ---
 
 
-def _output_sizes(b: LinalgBuilder, x: Tensor, sizes: Sequence[Size] | None, scales: Sequence[Any] | None) -> list[Size]:
+def _output_sizes(
+    b: LinalgBuilder, x: Tensor, sizes: Sequence[Size] | None, scales: Sequence[Any] | None
+) -> list[Size]:
     """The sizes of the last dims of an upsampled tensor, given as such or as factors."""
     if sizes:
         return list(sizes)

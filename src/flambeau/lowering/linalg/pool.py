@@ -48,11 +48,14 @@ class Windows:
             reach = b.sub(end, b.add(size, p))
             # What is left over on the right need not be cut off; in floor mode it is never more than the padding.
             high.append(b.maximum(reach, 0))
-        return b.pad(x, lead + [*self.padding], lead + high, value)
+        return b.pad(x, [*lead, *self.padding], lead + high, value)
 
 
 def _window_count(b: LinalgBuilder, size: Size, k: int, s: int, p: int, d: int, ceil_mode: bool) -> Size:
     room = b.sub(b.add(size, 2 * p), d * (k - 1) + 1)
+    b.guard(
+        b.compare("sge", b.add(room, s - 1) if ceil_mode else room, 0), "the kernel is larger than the padded input"
+    )
     if not ceil_mode:
         return b.add(b.floordiv(room, s), 1)
     count = b.add(b.ceildiv(room, s), 1)
@@ -61,7 +64,9 @@ def _window_count(b: LinalgBuilder, size: Size, k: int, s: int, p: int, d: int, 
     return b.select(starts_outside, b.sub(count, 1), count)
 
 
-def _pool(b: LinalgBuilder, x: Tensor, at: Windows, name: str, init: Any, body: Callable[[Element, Element], Any]) -> Tensor:
+def _pool(
+    b: LinalgBuilder, x: Tensor, at: Windows, name: str, init: Any, body: Callable[[Element, Element], Any]
+) -> Tensor:
     """Reduce the windows of a padded tensor with linalg's pooling op where there is one for the rank and dtype."""
     dtype = x.dtype.compute
     if x.rank == len(at.kernel) + 2 and x.rank <= 4 and x.dtype.signed:
@@ -69,7 +74,9 @@ def _pool(b: LinalgBuilder, x: Tensor, at: Windows, name: str, init: Any, body: 
         out = b.full([*b.sizes(x)[:2], *at.out], init, dtype)
         window = b.empty(at.kernel, x.dtype)
         properties = window_properties(at.stride, at.dilation)
-        return b.named(f"pooling_{layout}_{name}", [x, window], out, lambda e, _, acc: body(e.to(dtype), acc), properties)
+        return b.named(
+            f"pooling_{layout}_{name}", [x, window], out, lambda e, _, acc: body(e.to(dtype), acc), properties
+        )
     return b.window_reduce(
         x, at.kernel, at.out, at.stride, at.dilation, [(init, dtype)], lambda e, acc: body(e.to(dtype), acc)
     )[0]
@@ -148,7 +155,9 @@ def _inside(b: LinalgBuilder, places: Sequence[Size], sizes: Sequence[Size]) -> 
     return inside
 
 
-def _better(e: Element, at: Element, best: Element, best_at: Element, inside: Element | None) -> tuple[Element, Element]:
+def _better(
+    e: Element, at: Element, best: Element, best_at: Element, inside: Element | None
+) -> tuple[Element, Element]:
     """The new maximum and its place: the first of equal ones, the last NaN, and never one of the border."""
     take = (e > best) | e.isnan() | (best_at < 0)
     take = take if inside is None else take & inside
@@ -159,7 +168,9 @@ def _better(e: Element, at: Element, best: Element, best_at: Element, inside: El
 
 
 @linalg_rule("aten.avg_pool1d")
-def avg_pool1d(b: LinalgBuilder, x: Tensor, kernel: Any, stride: Any, padding: Any, ceil: bool, with_pad: bool) -> Tensor:
+def avg_pool1d(
+    b: LinalgBuilder, x: Tensor, kernel: Any, stride: Any, padding: Any, ceil: bool, with_pad: bool
+) -> Tensor:
     return _avg_pool(b, x, 1, kernel, stride, padding, ceil, with_pad, None)
 
 
@@ -254,7 +265,9 @@ def _adaptive_avg_pool(b: LinalgBuilder, x: Tensor, out: list[Size]) -> Tensor:
 
 def _even_windows(size: Sequence[Size], out: Sequence[Size]) -> list[int] | None:
     """The kernel when all windows are as large and do not overlap."""
-    kernel = [s // o if isinstance(s, int) and isinstance(o, int) and o and s % o == 0 else 0 for s, o in zip(size, out)]
+    kernel = [
+        s // o if isinstance(s, int) and isinstance(o, int) and o and s % o == 0 else 0 for s, o in zip(size, out)
+    ]
     return kernel if all(kernel) else None
 
 
@@ -263,12 +276,16 @@ def _bin(b: LinalgBuilder, i: Size, size: Size, out: Size) -> tuple[Size, Size]:
     return b.floordiv(b.mul(i, size), out), b.ceildiv(b.mul(b.add(i, 1), size), out)
 
 
-def _adaptive(b: LinalgBuilder, x: Tensor, out: Sequence[Size], inits: Sequence[Any], body: Callable[..., Any]) -> list[Tensor]:
+def _adaptive(
+    b: LinalgBuilder, x: Tensor, out: Sequence[Size], inits: Sequence[Any], body: Callable[..., Any]
+) -> list[Tensor]:
     """Reduce windows of different sizes; `body(places, element, *accumulators)` sees the elements inside of them."""
-    n, lead = len(out), x.rank - len(out)
+    lead = x.rank - len(out)
     size = b.sizes(x)[lead:]
     # No window is longer: its borders are each less than one off the real ones.
-    kernel = [b.minimum(b.add(b.floordiv(s, b.maximum(o, 1)), 2), b.maximum(s, 1)) for s, o in zip(size, out, strict=True)]
+    kernel = [
+        b.minimum(b.add(b.floordiv(s, b.maximum(o, 1)), 2), b.maximum(s, 1)) for s, o in zip(size, out, strict=True)
+    ]
 
     def in_window(indices: list[Size], *acc: Element) -> Any:
         bins = [_bin(b, i, s, o) for i, s, o in zip(indices[lead : x.rank], size, out, strict=True)]

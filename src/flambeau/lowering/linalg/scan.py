@@ -56,16 +56,17 @@ def _take_in(
     """Combine each element with the one `shift` places before it; the first ones have none."""
     rank = len(sizes)
 
-    def body(*here: Element) -> tuple[Element, ...]:
+    def body(*_: Element) -> tuple[Element, ...]:
         index: list[Size] = [b.loop_index(i) for i in range(rank)]
+        here = [b.load(t, index) for t in running]
         place = b.sub(index[dim], shift)
         index[dim] = b.maximum(place, 0)
         before = [b.load(t, index) for t in running]
         exists = Element(b, b.compare("sge", place, 0), dtypes.bool_)  # type: ignore[arg-type]
-        both = combine(before, list(here))
-        return tuple(exists.select(new, old) for new, old in zip(both, here, strict=True))
+        return tuple(exists.select(new, old) for new, old in zip(combine(before, here), here, strict=True))
 
-    return list(b.elementwise(running, body, [t.dtype for t in running], sizes))
+    outs = [b.empty(sizes, t.dtype) for t in running]
+    return b.generic([], [], outs, [tuple(range(rank))] * len(outs), rank, body)
 
 
 _NO_FLAGS = {"overflowFlags": arith.IntegerOverflowAttr("none")}

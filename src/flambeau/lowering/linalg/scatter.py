@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from xdsl.dialects.linalg.ops import GenericOp, YieldOp
+from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineDimExpr
 
 from flambeau.diagnostics import Unsupported
@@ -105,17 +106,19 @@ def scatter_rows(
 
     if isinstance(count, int) and count <= FEW:
 
-        def compare(old: Element) -> Element:
+        def compare(*elements: Element) -> Element:
+            targets, old = elements[:-1], elements[-1]
             position: list[Size] = [b.loop_index(i) for i in range(x.rank)]
             row = row_of(position)
             new, seen = start(old), b.element(0, dtypes.int64)
-            for k in range(count):
-                hit = b.load(rows, [k]) == row
+            for k, target in enumerate(targets):
+                hit = target == row
                 value = values(_static_unravel(k, update_sizes), position).to(dtype)
                 new, seen = hit.select(combine(new, value), new), seen + hit.to(dtypes.int64)
             return finish(old, new, seen)
 
-        return b.generic([], [], [x], [tuple(range(x.rank))], x.rank, compare)[0]
+        single = [b.reshape(b.slice(rows, [k], [1], [1]), []) for k in range(count)]
+        return b.generic(single, [()] * count, [x], [tuple(range(x.rank))], x.rank, compare)[0]
 
     # Row and number of the update in one integer, so that updates of a row stay in order.
     updates = merge_sort(b, b.map_indexed([rows], [count], dtypes.int64, lambda at, e: e * _TAG + b.scalar(at[0])))
@@ -146,15 +149,16 @@ def merge_sort(b: LinalgBuilder, x: Tensor) -> Tensor:
     size = b.size(x, 0)
     total = b.element(size, dtypes.int64)
 
-    def merge(width: Element, runs: Tensor) -> tuple[Element, Tensor]:
+    def merge(turn: SSAValue, carried: list[Tensor]) -> list[Tensor]:
         """Merge neighbouring sorted runs of `width`: each output finds how much of each run comes before it."""
+        width, runs = b.element(1, dtypes.int64) << b.scalar(turn), carried[0]
 
         def at(position: Element) -> Element:
             return b.load(runs, [b.as_index(position.minimum(total - 1))])
 
         def body(i: Any) -> Element:
             here = b.scalar(i)
-            left = here - here.fmod(width * 2)
+            left = here & -(width * 2)  # the width is a power of two
             right = (left + width).minimum(total)
             end = (left + width * 2).minimum(total)
             taken = here - left
@@ -170,10 +174,9 @@ def merge_sort(b: LinalgBuilder, x: Tensor) -> Tensor:
             use_left = (a < right) & ((c >= end) | (at(a) <= at(c)))
             return use_left.select(at(a), at(c))
 
-        return width + width, b.generate([size], dtypes.int64, body)
+        return [b.generate([size], dtypes.int64, body)]
 
-    result: Tensor = b.while_loop([b.element(1, dtypes.int64), x], lambda width, _: width < total, merge)[1]
-    return result
+    return b.loop(0, b.doublings(size), [x], merge)[0]
 
 
 def _static_unravel(k: int, sizes: Sequence[Size]) -> list[Size]:

@@ -1,0 +1,17 @@
+"""The `flambeau` command."""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    try:
+        from flambeau.commands import flambeau
+    except ImportError as e:
+        if e.name not in ("click", "rich"):
+            raise
+        print("flambeau: the command line needs `pip install flambeau[cli]`", file=sys.stderr)
+        sys.exit(2)
+    flambeau()

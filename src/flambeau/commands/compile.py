@@ -1,0 +1,204 @@
+"""`flambeau compile` and `flambeau run`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from flambeau.commands.errors import usage_error
+from flambeau.commands.inputs import InputSpec, load_factory, parse_input
+
+if TYPE_CHECKING:
+    from flambeau.api import Module
+
+OUTPUTS = ("raw", "torch", "linalg-on-tensors", "stablehlo", "tosa")
+_messages = Console(stderr=True)
+
+
+@contextmanager
+def progress(what: str) -> Iterator[None]:
+    """A spinner on a terminal; nothing in a log."""
+    if not _messages.is_terminal:
+        yield
+        return
+    with _messages.status(what):
+        yield
+
+
+def show_timings(timings: dict[str, float]) -> None:
+    """The table of `--timing`."""
+    table = Table("stage", "seconds", title="CPU time")
+    for stage, seconds in timings.items():
+        table.add_row(stage, f"{seconds:.3f}")
+    table.add_row("total", f"{sum(timings.values()):.3f}")
+    _messages.print(table)
+
+
+def _inputs(texts: Sequence[str]) -> list[InputSpec]:
+    return [parse_input(t) for t in texts]
+
+
+def _compile(
+    target: str, inputs: list[InputSpec], output_type: str, timings: dict[str, float]
+) -> tuple[Module, Callable[..., Any] | None]:
+    """The compiled module, and the model that it was made from (None for a .mlir file)."""
+    import flambeau
+
+    if target.endswith(".mlir"):
+        from flambeau.files import read_module
+
+        path = Path(target)
+        if not path.is_file():
+            raise usage_error(f"there is no file {path}")
+        module = read_module(path)
+        return flambeau.compile(module, output_type=output_type), None
+    start = time.process_time()
+    with progress(f"loading {target}"):
+        import torch
+
+        model = load_factory(target)
+        if isinstance(model, torch.nn.Module):
+            model = model.eval()
+    timings["load model"] = time.process_time() - start
+    if not inputs:
+        raise usage_error("give an --input for each argument of the model, such as --input 1x3x224x224xf32")
+    dynamic = tuple(spec.dynamic_dims() for spec in inputs)
+    with progress(f"compiling {target}"):
+        module = flambeau.compile(
+            model,
+            tuple(spec.tensor() for spec in inputs),
+            output_type=output_type,
+            dynamic_shapes=dynamic if any(dynamic) else None,
+        )
+    return module, model
+
+
+@click.command("compile")
+@click.argument("target", metavar="FILE.py:FACTORY")
+@click.option("--input", "inputs", multiple=True, metavar="SHAPExDTYPE", help="An argument, e.g. 1x3x224x224xf32.")
+@click.option("--emit", type=click.Choice(OUTPUTS), default="linalg-on-tensors", show_default=True)
+@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write here, not to the terminal.")
+@click.option("--inline-weights", is_flag=True, help="Write the weights into the text: one self-contained file.")
+@click.option("--locations", is_flag=True, help="Print the source location of each op.")
+@click.option("--timing", is_flag=True, help="Show how long each stage took.")
+def compile_command(
+    target: str,
+    inputs: tuple[str, ...],
+    emit: str,
+    output: Path | None,
+    inline_weights: bool,
+    locations: bool,
+    timing: bool,
+) -> None:
+    """Compile a model to MLIR.
+
+    FACTORY is an nn.Module in FILE.py, or a function that makes one. A saved .mlir file works too.
+    """
+    timings: dict[str, float] = {}
+    module, _ = _compile(target, _inputs(inputs), emit, timings)
+    timings.update(module.timings)
+    text = module.text(weights="inline" if inline_weights else "elided", locations=locations)
+    if output is None:
+        click.echo(text, nl=False)
+    elif inline_weights:
+        _write(output, text)
+    else:
+        try:
+            module.save(output)
+        except OSError as e:
+            raise usage_error(f"cannot write {output}: {e}") from None
+    if timing:
+        show_timings(timings)
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text)
+    except OSError as e:
+        raise usage_error(f"cannot write {path}: {e}") from None
+
+
+@click.command("run")
+@click.argument("target", metavar="FILE.py:FACTORY | FILE.mlir | FILE.vmfb")
+@click.option("--input", "inputs", multiple=True, metavar="SHAPExDTYPE[=VALUE]")
+@click.option("--engine", default="iree", show_default=True)
+@click.option("--save", type=click.Path(dir_okay=False, path_type=Path), help="Keep the compiled artefact (.vmfb).")
+@click.option("--check", is_flag=True, help="Compare with eager PyTorch; exit status 1 if they differ.")
+@click.option("--timing", is_flag=True, help="Show how long each stage took.")
+def run_command(
+    target: str, inputs: tuple[str, ...], engine: str, save: Path | None, check: bool, timing: bool
+) -> None:
+    """Compile a model, run it once, and print its results.
+
+    VALUE is a number, ones, zeros, arange or @file.npy; without it floats are random and integers are ones.
+    """
+    import torch
+
+    import flambeau
+
+    specs = _inputs(inputs)
+    timings: dict[str, float] = {}
+    if target.endswith(".vmfb"):
+        if not Path(target).is_file():
+            raise usage_error(f"there is no file {target}")
+        executable, model = flambeau.load(target), None
+    else:
+        module, model = _compile(target, specs, "linalg-on-tensors", timings)
+        timings.update(module.timings)
+        with progress(f"compiling with {engine}"):
+            try:
+                executable = flambeau.load(module, engine=engine)
+            except ValueError as e:
+                raise usage_error(str(e)) from None
+        timings.update(getattr(executable, "timings", {}))
+    if save is not None:
+        executable.save(save)  # type: ignore[attr-defined]
+    arguments = [spec.tensor() for spec in specs]
+    start = time.perf_counter()
+    try:
+        results = executable(*arguments)
+    except (TypeError, ValueError) as e:
+        raise usage_error(str(e)) from None
+    timings["run"] = time.perf_counter() - start
+    _print_results(results)
+    if check:
+        if model is None:
+            raise usage_error("--check needs the model: give FILE.py:FACTORY")
+        with torch.no_grad():
+            expected = model(*arguments)
+        _compare(results, expected)
+    if timing:
+        show_timings(timings)
+
+
+def _print_results(results: Any) -> None:
+    import torch
+    from torch.utils import _pytree
+
+    for i, leaf in enumerate(_pytree.tree_leaves(results)):
+        if isinstance(leaf, torch.Tensor):
+            click.echo(f"result {i}: {tuple(leaf.shape)} {str(leaf.dtype).removeprefix('torch.')}")
+            click.echo(str(leaf))
+        else:
+            click.echo(f"result {i}: {leaf}")
+
+
+def _compare(results: Any, expected: Any) -> None:
+    import torch
+    from torch.utils import _pytree
+
+    pairs = zip(_pytree.tree_leaves(results), _pytree.tree_leaves(expected), strict=True)
+    for i, (ours, eager) in enumerate(pairs):
+        if isinstance(eager, torch.Tensor):
+            try:
+                torch.testing.assert_close(ours, eager, rtol=1e-4, atol=1e-5, equal_nan=True)
+            except AssertionError as e:
+                raise click.ClickException(f"result {i} differs from eager PyTorch: {e}") from None
+    click.echo("equal to eager PyTorch")

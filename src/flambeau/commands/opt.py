@@ -1,0 +1,77 @@
+"""`flambeau opt`: passes on MLIR text."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from flambeau.commands.errors import usage_error
+
+
+@click.command("opt")
+@click.argument("file", required=False, type=click.Path(path_type=Path))
+@click.option("-p", "--pass-pipeline", "--passes", "pipeline", default="", help="Names, or MLIR's nested syntax.")
+@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--generic", is_flag=True, help="Print in generic form.")
+@click.option("--locations", "--mlir-print-debuginfo", is_flag=True, help="Print the location of each op.")
+@click.option("--verify-each", is_flag=True, help="Verify behind each pass.")
+@click.option("--print-ir-after-all", is_flag=True, help="Print the module behind each pass to the standard error.")
+@click.option("--list", "list_passes", is_flag=True, help="List the passes.")
+def opt_command(
+    file: Path | None,
+    pipeline: str,
+    output: Path | None,
+    generic: bool,
+    locations: bool,
+    verify_each: bool,
+    print_ir_after_all: bool,
+    list_passes: bool,
+) -> None:
+    """Run passes on a .mlir file (or the standard input)."""
+    from xdsl.dialects.builtin import ModuleOp
+    from xdsl.utils.exceptions import ParseError, VerifyException
+
+    from flambeau.dialects.context import parse_module
+    from flambeau.ir.printing import generic_text, pretty_text
+    from flambeau.opt import PASSES, UnknownPass, parse_pipeline, run_pipeline
+
+    if list_passes:
+        for name, (_, description) in PASSES.items():
+            click.echo(f"{name:55} {description}")
+        return
+    try:
+        text = sys.stdin.read() if file is None or str(file) == "-" else file.read_text()
+    except (OSError, UnicodeDecodeError) as e:
+        raise usage_error(f"cannot read {file}: {e}") from None
+    try:
+        parse_pipeline(pipeline)
+        module = parse_module(text, str(file or "<stdin>"))
+        module.verify()
+    except UnknownPass as e:
+        raise usage_error(str(e)) from None
+    except (ParseError, VerifyException) as e:
+        raise usage_error(str(e).strip()) from None
+
+    def after(name: str, current: ModuleOp) -> None:
+        if print_ir_after_all:
+            click.echo(f"// ----- after {name}\n{pretty_text(current)}", err=True)
+        if verify_each:
+            try:
+                current.verify()
+            except VerifyException as e:
+                raise click.ClickException(f"the module is invalid after {name}: {e}") from None
+
+    try:
+        module = run_pipeline(module, pipeline, after)
+    except UnknownPass as e:
+        raise usage_error(str(e)) from None
+    result = generic_text(module) if generic else pretty_text(module, locations)
+    if output is None:
+        click.echo(result, nl=False)
+    else:
+        try:
+            output.write_text(result)
+        except OSError as e:
+            raise usage_error(f"cannot write {output}: {e}") from None

@@ -1,0 +1,92 @@
+"""Modules on disk: MLIR text with the weights beside it as safetensors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from xdsl.dialects import func
+from xdsl.dialects.builtin import TensorType as BuiltinTensorType
+from xdsl.ir import Attribute
+
+from flambeau.api import Module, OutputType
+from flambeau.diagnostics import CompileError, Diagnostic
+from flambeau.dialects.torch.types import BOOL, FLOAT, TensorType
+from flambeau.ir import dtypes
+from flambeau.ir.module import Argument, Output, ScalarSpec, Signature, TensorSpec, Weights
+
+
+def weights_path(path: Path) -> Path:
+    """The file that holds a module's weights: `model.safetensors` for `model.mlir`."""
+    return path.with_suffix(".safetensors")
+
+
+def save_module(module: Module, path: Path) -> None:
+    """Write the text and, if there are any, the weights; each file appears whole or not at all."""
+    from flambeau.engines.cache import write_atomically
+    from flambeau.engines.safetensors_file import write_safetensors
+
+    if module.weights:
+        write_safetensors(weights_path(path), module.weights)
+    write_atomically(path, module.text().encode())
+
+
+def read_module(path: Path) -> Module:
+    """Read a module that `save` wrote, or any MLIR text of the dialects that we know."""
+    from xdsl.utils.exceptions import ParseError
+
+    from flambeau.dialects.context import parse_module
+    from flambeau.engines.safetensors_file import read_safetensors
+
+    try:
+        text = path.read_text()
+    except (OSError, UnicodeDecodeError) as e:
+        raise CompileError([Diagnostic("read", f"cannot read {path}: {e}")]) from e
+    try:
+        op = parse_module(text, str(path))
+    except ParseError as e:
+        raise CompileError([Diagnostic("read", f"{path} is not MLIR that Flambeau reads: {e}")]) from e
+    weights = Weights(dict(read_safetensors(weights_path(path)))) if weights_path(path).exists() else Weights()
+    signatures = {
+        f.sym_name.data: signature_of(f) for f in op.ops if isinstance(f, func.FuncOp) and f.body.blocks
+    }
+    dialects = {inner.name.split(".")[0] for inner in op.walk()}
+    output = OutputType.RAW if "torch" in dialects else OutputType.LINALG_ON_TENSORS
+    if "stablehlo" in dialects:
+        output = OutputType.STABLEHLO
+    elif "tosa" in dialects:
+        output = OutputType.TOSA
+    return Module(op, weights, signatures, output)
+
+
+def signature_of(function: func.FuncOp) -> Signature:
+    """How to call a function of which only the IR is known: arguments in order, results as a list."""
+    names = [a.name_hint or f"argument {i}" for i, a in enumerate(function.args)]
+    arguments = tuple(
+        Argument(name, _spec(t)) for name, t in zip(names, function.function_type.inputs.data, strict=True)
+    )
+    results = tuple(_spec(t) for t in function.function_type.outputs.data)
+    return Signature(arguments, results, tuple(Output(i) for i in range(len(results))))
+
+
+def _spec(type_: Attribute) -> TensorSpec | ScalarSpec:
+    if isinstance(type_, TensorType) and type_.shape is not None and type_.dtype is not None:
+        return TensorSpec(type_.shape, type_.dtype)
+    if isinstance(type_, BuiltinTensorType):
+        dtype = next((d for d in dtypes.DTYPES if d.builtin == type_.element_type), None)
+        if dtype is not None:
+            return TensorSpec(tuple(None if d < 0 else d for d in type_.get_shape()), dtype)
+    if type_ in (BOOL, dtypes.bool_.builtin):
+        return ScalarSpec("bool")
+    return ScalarSpec("float" if type_ in (FLOAT, dtypes.float64.builtin) else "int")
+
+
+def resources_text(weights: Mapping[str, Any]) -> str:
+    """The weights as the `dialect_resources` section that ends an MLIR file."""
+    from flambeau.engines.arrays import as_bytes
+
+    # A blob starts with its alignment as a 32-bit number.
+    alignment = (64).to_bytes(4, "little").hex().upper()
+    lines = [f'      {name}: "0x{alignment}{as_bytes(w).tobytes().hex().upper()}"' for name, w in weights.items()]
+    return "\n{-#\n  dialect_resources: {\n    builtin: {\n" + ",\n".join(lines) + "\n    }\n  }\n#-}\n"
