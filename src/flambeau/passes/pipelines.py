@@ -8,7 +8,9 @@ from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
 
 from flambeau.dialects.torch.types import NonValueTensorType
+from flambeau.passes.backend_contract import require_backend_contract
 from flambeau.passes.dead_code import eliminate_dead_code
+from flambeau.passes.decompose import decompose, decompositions
 from flambeau.passes.maximize_value_semantics import maximize_value_semantics
 from flambeau.passes.reduce_op_variants import reduce_op_variants
 
@@ -17,7 +19,7 @@ Pass = Callable[[ModuleOp], ModuleOp]
 
 def decomposed_ops() -> Container[str]:
     """The ops that our own decompositions take apart."""
-    return ()
+    return decompositions()
 
 
 def has_mutable_tensors(module: ModuleOp) -> bool:
@@ -36,4 +38,4 @@ def to_backend_contract(module: ModuleOp) -> ModuleOp:
     """From what a frontend gives to what every lowering takes; rewrites the module."""
     if has_mutable_tensors(module):
         module = maximize_value_semantics(reduce_op_variants(module))
-    return eliminate_dead_code(module)
+    return require_backend_contract(eliminate_dead_code(decompose(module)))

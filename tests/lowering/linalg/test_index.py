@@ -111,7 +111,7 @@ def test_index_tensors_broadcast_and_stand_where_pytorch_puts_them(dynamic: bool
             (lambda x, i, j: x[:, i, j], (x, i, j)),
             (lambda x, i, j: x[i, :, j], (x, i, j)),
             (lambda x, i, j: x[:, i, :, j], (x, i, ints([1], [-2]))),
-            (lambda x, i, j, k: INDEX(x, [i, j, k, k]), (x, i, j, torch.tensor(0))),
+            (lambda x, i, j, k: INDEX(x, [i, j, k, k]), (x, i, j, ints(0))),
             (lambda x, i: x[1:, i, 2], (x, i)),
             (lambda x, i: x[i, None, 2:4], (x, i)),
         ],
@@ -122,7 +122,16 @@ def test_index_tensors_broadcast_and_stand_where_pytorch_puts_them(dynamic: bool
 def test_element_and_index_types() -> None:
     x = ramp(4, 3)
     i = ints(3, -4, 1, dtype=torch.int32)
-    kinds = [torch.float64, torch.float16, torch.bfloat16, torch.int8, torch.uint8, torch.int64, torch.bool, torch.complex64]
+    kinds = [
+        torch.float64,
+        torch.float16,
+        torch.bfloat16,
+        torch.int8,
+        torch.uint8,
+        torch.int64,
+        torch.bool,
+        torch.complex64,
+    ]
     check_all([(lambda x, i: x[i], (x.to(d), i)) for d in kinds])
 
 

@@ -70,7 +70,10 @@ def test_scatter_add_sums_all_updates_of_a_place(dynamic: bool) -> None:
 def test_rows_are_scattered_with_an_expanded_index(dynamic: bool) -> None:
     check_all(
         [
-            (lambda x, i, s: x.scatter_add(0, i[:, None].expand(-1, 7), s), (ramp(5, 7), spread(9, below=5), ramp(9, 7))),
+            (
+                lambda x, i, s: x.scatter_add(0, i[:, None].expand(-1, 7), s),
+                (ramp(5, 7), spread(9, below=5), ramp(9, 7)),
+            ),
             (lambda x, i, s: x.scatter_add(1, i.expand(5, -1), s), (ramp(5, 7), spread(9, below=7), ramp(5, 9))),
             # Only a part of the rows: the index does not reach the end of the destination.
             (lambda x, i, s: x.scatter(0, i[:, None].expand(-1, 3), s), (ramp(5, 7), spread(9, below=5), ramp(9, 7))),
@@ -216,7 +219,10 @@ def test_masked_scatter_takes_the_source_in_order(dynamic: bool) -> None:
     check_all(
         [
             (lambda x, m, s: x.masked_scatter(m, s), (x, x > 0, torch.arange(30.0))),
-            (lambda x, m, s: x.masked_scatter(m, s), (x, ints(0, 1, 1, 0, 0, 1).bool(), torch.arange(30.0).reshape(5, 6))),
+            (
+                lambda x, m, s: x.masked_scatter(m, s),
+                (x, ints(0, 1, 1, 0, 0, 1).bool(), torch.arange(30.0).reshape(5, 6)),
+            ),
         ],
         dynamic=dynamic,
     )
@@ -249,8 +255,8 @@ def test_indexed_writes_to_scalars() -> None:
     zero = ints(0)
     check_all(
         [
-            (lambda x, i, s: x.index_add(0, i, s), (torch.tensor(2.0), zero, torch.tensor([3.0]))),
-            (lambda x, i, s: x.index_copy(0, i, s), (torch.tensor(2.0), zero, torch.tensor([3.0]))),
+            (lambda x, i, s: x.index_add(0, i, s), (torch.tensor(2.0), zero, torch.tensor(3.0))),
+            (lambda x, i, s: x.index_copy(0, i, s), (torch.tensor(2.0), zero, torch.tensor(3.0))),
             (lambda x, i: x.index_fill(0, i, 7), (torch.tensor(2.0), zero)),
             (lambda x, i, s: x.index_copy(0, i, s), (ramp(3), torch.tensor(2), torch.tensor(3.0))),
         ]
@@ -266,8 +272,21 @@ def test_many_updates_in_no_order() -> None:
             (lambda x, i, s: x.index_add(0, i, s), (ramp(500, 16), index, ramp(3000, 16))),
             (lambda x, i, s: x.scatter(0, i, s), (ramp(500), index, torch.arange(3000.0))),
             (lambda x, i, j, s: PUT(x, [i, j], s, True), (ramp(90, 90), rows, columns, ramp(5000))),
+            (lambda x, i, s: PUT(x, [i], s, True), (ramp(90), rows.int(), ramp(5000))),
         ]
     )
+
+
+def test_a_dynamic_program_runs_with_other_sizes_and_with_nothing() -> None:
+    def both(x: torch.Tensor, i: torch.Tensor, s: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return x.index_add(0, i, s), x.index_copy(0, i, s)
+
+    module = check(both, ramp(5, 3), ints(4, 1, 2), ramp(3, 3), dynamic=True)
+    run = flambeau.load(module, engine="iree", profile="quick", device="local-sync")
+    for rows, count in ((70, 33), (6, 2), (5, 0)):
+        args = (ramp(rows, 4), torch.arange(count).flip(0), ramp(count, 4))
+        for actual, expected in zip(run(*args)[0], both(*args), strict=True):
+            assert torch.equal(actual, expected)
 
 
 def test_indices_out_of_range_stop_the_program() -> None:

@@ -22,7 +22,7 @@ _HOST = (
 )
 
 _PROFILES: dict[str, tuple[str, ...]] = {
-    "model": ("--iree-opt-data-tiling", "--iree-llvmcpu-reassociate-fp-reductions"),
+    "model": ("--iree-llvmcpu-reassociate-fp-reductions", "--iree-global-opt-use-im2col-for-convs"),
     "host": (),
     "quick": (
         "--iree-llvmcpu-debug-symbols=false",
@@ -36,11 +36,20 @@ FALLBACK = {"model": "host"}
 """The profile to try when IREE cannot compile a program under the first one."""
 
 
-def profile_flags(profile: str) -> tuple[str, ...]:
-    """All flags of a profile: `model` for speed, `quick` for short compile times, `host` for neither."""
+_TILING = "--iree-opt-data-tiling"
+_TILING_OF_DYNAMIC_SHAPES = "--iree-global-opt-data-tiling"
+"""The faster of the two paths fuses a softmax with the packing of its result wrongly when the batch is dynamic."""
+
+
+def profile_flags(profile: str, dynamic: bool = False) -> tuple[str, ...]:
+    """All flags of a profile: `model` for speed, `quick` for short compile times, `host` for neither.
+
+    `dynamic` says whether the program has dimensions that only the run time knows.
+    """
     if profile not in _PROFILES:
         raise ValueError(f"there is no profile {profile!r}; known profiles: {', '.join(_PROFILES)}")
-    return (*_HOST, *_linker_flags(), *_PROFILES[profile])
+    tiling = () if profile != "model" else (_TILING_OF_DYNAMIC_SHAPES if dynamic else _TILING,)
+    return (*_HOST, *_linker_flags(), *tiling, *_PROFILES[profile])
 
 
 def _linker_flags() -> tuple[str, ...]:

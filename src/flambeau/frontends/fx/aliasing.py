@@ -51,6 +51,8 @@ def analyze(graph: Graph) -> Aliasing:
     writes: list[Node] = []
     for node in graph.nodes:
         schema = schema_of(node)
+        if schema is not None and updates_statistics(schema, node):
+            writes.extend(a for a in node.args[3:5] if isinstance(a, Node))
         if schema is None or not schema.is_mutable or schema.name in HARMLESS:
             continue
         writes.extend(_arguments_where(node, schema, lambda a: a.alias is not None and a.alias.is_write))
@@ -68,11 +70,18 @@ def analyze(graph: Graph) -> Aliasing:
         sets = {s for r in schema.returns if r.alias for s in r.alias.sets}
         if not sets:
             continue
-        for argument in _arguments_where(node, schema, lambda a: a.alias is not None and bool(sets & set(a.alias.sets))):
+        for argument in _arguments_where(
+            node, schema, lambda a: a.alias is not None and bool(sets & set(a.alias.sets))
+        ):
             if schema.is_mutable or _shares(argument, node):
                 result.join(argument, node)
     result.written = {result.root(n) for n in writes}
     return result
+
+
+def updates_statistics(schema: Schema, node: Node) -> bool:
+    """Whether this is a batch norm in training: it writes its running mean and variance, and its schema is silent."""
+    return schema.name == "aten.batch_norm" and len(node.args) > 5 and node.args[5] is True
 
 
 def schema_of(node: Node) -> Schema | None:

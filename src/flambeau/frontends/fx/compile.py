@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Callable, Mapping
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -64,15 +67,45 @@ def export(model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     if isinstance(model, FunctionModule) and isinstance(dynamic_shapes, (tuple, list)):
         dynamic_shapes = {"args": tuple(dynamic_shapes)}
     try:
-        return torch.export.export(model, args, kwargs, dynamic_shapes=dynamic_shapes, strict=False)
+        with _whole_stacks():
+            return torch.export.export(model, args, kwargs, dynamic_shapes=dynamic_shapes, strict=False)
     except Exception as e:
         raise CompileError([_export_failure(e)], summary="torch.export could not trace the model") from e
 
 
-def _export_failure(error: Exception) -> Diagnostic:
-    import traceback
+@contextmanager
+def _whole_stacks() -> Iterator[None]:
+    """Make torch.export record the user's functions: of a stack, it keeps the frames named `forward` only."""
+    from torch.fx.proxy import TracerBase
 
-    trace = "".join(traceback.format_tb(error.__traceback__))
+    hook = "_filter_traceback_frames"
+    original = getattr(TracerBase, hook, None)
+    if original is None:
+        yield
+        return
+    setattr(TracerBase, hook, lambda tracer, stack: _model_frames(stack))
+    try:
+        yield
+    finally:
+        setattr(TracerBase, hook, original)
+
+
+_TORCH = os.path.dirname(torch.__file__) + os.sep
+_TORCH_MODULES = os.path.join(_TORCH, "nn", "modules") + os.sep
+
+
+def _model_frames(stack: traceback.StackSummary) -> traceback.StackSummary:
+    """From the model's `forward` inwards: the user's frames, and those of PyTorch's own modules."""
+    kept = [f for f in stack if not f.filename.startswith(_TORCH) or f.filename.startswith(_TORCH_MODULES)]
+    start = next((i for i, frame in enumerate(kept) if frame.name == "forward"), len(kept))
+    return traceback.StackSummary.from_list(
+        [f for f in kept[start:] if f.filename != __file__ and "_call_impl" not in f.name]
+    )
+
+
+def _export_failure(error: Exception) -> Diagnostic:
+    stack = [f for f in traceback.extract_tb(error.__traceback__) if f.filename != __file__]
+    trace = "".join(traceback.format_list(stack))
     reason = str(error).strip().split("\n\n")[0]
     hint = ""
     if "data-dependent" in str(error) or "GuardOnDataDependent" in type(error).__name__:

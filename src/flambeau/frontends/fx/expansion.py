@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -25,13 +26,21 @@ def _table() -> dict[Any, Any]:
 
 def expand(node: Node, target: Any) -> tuple[GraphModule, list[Any]] | None:
     """The graph of PyTorch's decomposition of a node and the node's inputs to it; None where there is none."""
-    from torch.fx.experimental.proxy_tensor import make_fx
-
     decomposition = _table().get(target)
     if decomposition is None:
         if not _has_composite_kernel(target):
             return None
         decomposition = target.decompose
+    traced = trace(node, decomposition)
+    if traced is None or any(n.op == "call_function" and n.target is target for n in traced[0].graph.nodes):
+        return None
+    return traced
+
+
+def trace(node: Node, decomposition: Callable[..., Any]) -> tuple[GraphModule, list[Any]] | None:
+    """The graph of a function called with a node's arguments, and the nodes that are its inputs."""
+    from torch.fx.experimental.proxy_tensor import make_fx
+
     inputs: list[Any] = []
 
     def lift(n: Node) -> Any:
@@ -48,14 +57,25 @@ def expand(node: Node, target: Any) -> tuple[GraphModule, list[Any]] | None:
     def body(*values: Any) -> Any:
         by_node = dict(zip(inputs, values, strict=True))
         args, kwargs = map_arg((node.args, node.kwargs), lambda n: by_node[n])
-        return decomposition(*args, **kwargs)
+        result = decomposition(*args, **kwargs)
+        # A named tuple would be a call of its class in the graph.
+        return tuple(result) if isinstance(result, tuple) else result
 
     with torch.no_grad(), mode:
         traced = make_fx(body, tracing_mode="real", _allow_non_fake_inputs=True)(*metas)
     traced.graph.eliminate_dead_code()
-    if any(n.op == "call_function" and n.target is target for n in traced.graph.nodes):
-        return None
     return traced, inputs
+
+
+def batch_norm_in_training(
+    x: Any, weight: Any, bias: Any, mean: Any, var: Any, training: bool, momentum: float, eps: float, cudnn: bool
+) -> tuple[Any, ...]:
+    """`aten.batch_norm` writes its running statistics, which its schema does not say: here they are results."""
+    if mean is None:
+        return (torch.ops.aten._native_batch_norm_legit.no_stats(x, weight, bias, True, momentum, eps)[0],)
+    functional = torch.ops.aten._native_batch_norm_legit_functional.default
+    result, _, _, *statistics = functional(x, weight, bias, mean, var, True, momentum, eps)
+    return (result, *statistics)
 
 
 def _has_composite_kernel(target: Any) -> bool:

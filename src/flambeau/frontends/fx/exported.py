@@ -40,6 +40,8 @@ def import_exported_program(
     inputs: list[int | None] = []
     mutated: list[tuple[Node, int]] = []
     kinds = {spec.arg.name: spec for spec in program.graph_signature.input_specs}
+    # In a functional program, what was written is a result.
+    updated = {s.target for s in program.graph_signature.output_specs if s.kind is OutputKind.BUFFER_MUTATION}
 
     for node in graph.nodes:
         if node.op != "placeholder":
@@ -49,7 +51,7 @@ def import_exported_program(
         if spec.kind is InputKind.USER_INPUT and isinstance(spec.arg, ConstantArgument):
             importer.values[node] = spec.arg.value
             inputs.append(None)
-        elif is_state and not (written.is_mutable(node) and spec.kind is InputKind.BUFFER):
+        elif is_state and not (spec.kind is InputKind.BUFFER and (written.is_mutable(node) or spec.target in updated)):
             tensor = _state(program, spec)
             is_constant = spec.kind is InputKind.CONSTANT_TENSOR
             importer.values[node] = importer.tensor(tensor, spec.target or node.name, inline=is_constant)
@@ -110,7 +112,9 @@ def import_exported_program(
     return ModuleOp([function]), weights, signature
 
 
-def import_graph_module(graph_module: GraphModule, keep: Keep, name: str = "main") -> tuple[ModuleOp, Weights, Signature]:
+def import_graph_module(
+    graph_module: GraphModule, keep: Keep, name: str = "main"
+) -> tuple[ModuleOp, Weights, Signature]:
     """Import a plain FX graph of ATen ops; placeholders need `meta["val"]` (make_fx gives it)."""
     graph = graph_module.graph
     weights = Weights()
@@ -143,15 +147,11 @@ def import_graph_module(graph_module: GraphModule, keep: Keep, name: str = "main
     output = importer.resolve(importer.import_nodes(graph, graph_module))
     flat = output if isinstance(output, list) else [output]
     results: list[SSAValue] = []
-    outputs = [
-        Output(_add_result(importer, results, v)) if isinstance(v, SSAValue) else Output(None, v) for v in flat
-    ]
+    outputs = [Output(_add_result(importer, results, v)) if isinstance(v, SSAValue) else Output(None, v) for v in flat]
     mutations = [Mutation(_add_result(importer, results, importer.values[n]), at) for n, at in mutated]
     raise_problems(importer.problems)
     function = finish_function(name, importer, block, results)
-    signature = Signature(
-        tuple(arguments), tuple(_spec(r) for r in results), tuple(outputs), tuple(mutations)
-    )
+    signature = Signature(tuple(arguments), tuple(_spec(r) for r in results), tuple(outputs), tuple(mutations))
     return ModuleOp([function]), weights, signature
 
 

@@ -41,8 +41,8 @@ from flambeau.dialects.torch.types import (
     to_value,
     vtensor,
 )
-from flambeau.frontends.fx.aliasing import HARMLESS, Aliasing, analyze, op_name
-from flambeau.frontends.fx.expansion import expand
+from flambeau.frontends.fx.aliasing import HARMLESS, Aliasing, analyze, op_name, updates_statistics
+from flambeau.frontends.fx.expansion import batch_norm_in_training, expand, trace
 from flambeau.frontends.fx.symbols import Symbols
 from flambeau.ir import dtypes
 from flambeau.ir.locations import location_of_trace
@@ -156,7 +156,9 @@ class GraphImporter:
         target = node.target
         if target is operator.getitem:
             source, index = node.args
-            self.values[node] = self.resolve(source)[index]
+            parts = self.resolve(source)
+            # Without parts, the source was a problem.
+            self.values[node] = parts[index] if isinstance(parts, (list, dict)) else self._placeholder(node)
             return
         if hasattr(target, "_schema"):
             self._call_operator(node, target)
@@ -227,7 +229,9 @@ class GraphImporter:
                 "Convert it to a dense tensor of a standard dtype before compiling.",
             )
         is_real = tensor.device.type == "cpu" and not _is_fake(tensor)
-        if is_real and (tensor.numel() == 0 or (inline and tensor.nbytes <= INLINE_BYTES)):
+        # IREE's compiler crashes on the text of complex128.
+        inline = inline and dtype is not dtypes.complex128 and tensor.nbytes <= INLINE_BYTES
+        if is_real and (tensor.numel() == 0 or inline):
             data = tensor.detach().resolve_conj().resolve_neg().contiguous().cpu().reshape(-1)
             raw = data.view(torch.uint8).numpy().tobytes() if data.numel() else b""
             return self.emitter.literal(dense(raw, dtype, tensor.shape), dtype, tensor.shape)
@@ -269,6 +273,9 @@ class GraphImporter:
         if schema is None or given is None:
             schema, given = _foreign_schema(name, target, node)
         name, schema, given = _scalar_twin(name, schema, given)
+        if updates_statistics(schema, node):
+            self._batch_norm(node)
+            return
         if not self.keep(name) and not schema.is_mutable:
             expanded = expand(node, target)
             if expanded is not None:
@@ -284,6 +291,17 @@ class GraphImporter:
             operands = [self._mutable(o) for o in operands]
         self.values[node] = self._results(node, name, schema, operands, is_alias)
 
+    def _batch_norm(self, node: Node) -> None:
+        expanded = trace(node, batch_norm_in_training)
+        if expanded is None:
+            raise _Problem("a batch norm whose input types are unknown", "Trace the graph with torch.export.")
+        self._inline_expansion(node, *expanded)
+        result, *statistics = self.values[node]
+        for written, new in zip(node.args[3:5], statistics):
+            old = self.resolve(written)
+            self.emitter.op("aten.copy_", [old, new, self.emitter.constant(False)], [old.type])
+        self.values[node] = result
+
     def _mutable(self, value: SSAValue) -> SSAValue:
         if not isinstance(value.type, VTensorType):
             return value
@@ -292,9 +310,7 @@ class GraphImporter:
             self._shapes[result] = self._shapes[value]
         return result
 
-    def _results(
-        self, node: Node, name: str, schema: Schema, operands: Sequence[SSAValue], is_alias: bool
-    ) -> Any:
+    def _results(self, node: Node, name: str, schema: Schema, operands: Sequence[SSAValue], is_alias: bool) -> Any:
         meta = node.meta.get("val")
         returns = schema.returns
         if not returns:
@@ -393,9 +409,7 @@ class GraphImporter:
             types = [e.type for e in elements]
             return self.emitter.list(elements, _list_element_type(types, t.elements_optional))
         element_type = {"int": INT, "float": FLOAT, "bool": BOOL, "str": STR, "Scalar": NUMBER, "Generator": GENERATOR}
-        return self.emitter.list(
-            [self._scalar(t.base, v, keep_mutable) for v in values], element_type.get(t.base, INT)
-        )
+        return self.emitter.list([self._scalar(t.base, v, keep_mutable) for v in values], element_type.get(t.base, INT))
 
     def _argument_element(self, value: Any, keep_mutable: bool) -> SSAValue:
         return self.emitter.constant(None) if value is None else self._scalar("Tensor", value, keep_mutable)
@@ -598,9 +612,7 @@ def _identity(tensor: torch.Tensor) -> Any:
     return (tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), tensor.dtype)
 
 
-def finish_function(
-    name: str, importer: GraphImporter, block: Block, results: Sequence[SSAValue]
-) -> func.FuncOp:
+def finish_function(name: str, importer: GraphImporter, block: Block, results: Sequence[SSAValue]) -> func.FuncOp:
     """Close a function body with its return."""
     importer.emitter.emit(func.ReturnOp, results, ())
     type_ = FunctionType.from_lists([a.type for a in block.args], [r.type for r in results])
@@ -615,4 +627,3 @@ def raise_problems(problems: Sequence[Diagnostic]) -> None:
 
 def new_module(functions: Sequence[func.FuncOp]) -> ModuleOp:
     return ModuleOp(list(functions))
-

@@ -205,6 +205,22 @@ class LinalgBuilder(LoweringBuilder):
             None if d == 1 and sizes[offset + i] != 1 else offset + i for i, d in enumerate(x.shape)
         )
 
+    def along(
+        self, x: Tensor, rows: Sequence[Tensor], dims: Sequence[int], body: Body, dtype: DType
+    ) -> Tensor:
+        """Elementwise over `x` and tensors that lack its `dims`: what a reduction over them gave."""
+        identity = tuple(range(x.rank))
+        kept = tuple(i for i in identity if i not in dims)
+        count = 1 + len(rows)
+        return self.generic(
+            [x, *rows],
+            [identity, *[kept] * len(rows)],
+            [self.empty(self.sizes(x), dtype)],
+            [identity],
+            x.rank,
+            lambda *elements: body(*elements[:count]),
+        )[0]
+
     def to(self, x: Tensor, dtype: DType) -> Tensor:
         """Convert the elements of a tensor."""
         if x.dtype is dtype:
@@ -253,9 +269,9 @@ class LinalgBuilder(LoweringBuilder):
         condition: Callable[..., Element],
         body: Callable[..., Sequence[Element]],
     ) -> list[Element]:
-        """`scf.while` on numbers, also inside a body: `carried = body(*carried)` as long as `condition(*carried)` holds.
+        """`scf.while`, also inside a body: `carried = body(*carried)` as long as `condition(*carried)` holds.
 
-        Numbers only: IREE mixes up the sizes of dynamic tensors that a while loop carries; `loop` is safe for those.
+        Numbers only: IREE mixes up the sizes of dynamic tensors that a while loop carries. Use `loop` for tensors.
         """
         types = [c.value.type for c in carried]
 
@@ -278,10 +294,8 @@ class LinalgBuilder(LoweringBuilder):
         """How often 1 must be doubled to reach a size: the passes of a parallel scan or sort."""
         if isinstance(size, int):
             return max(size - 1, 0).bit_length()
-        limit, one = self.scalar(size), self.element(1, dtypes.int64)
-        passes = self.while_loop(
-            [self.element(0, dtypes.int64), one], lambda _, reach: reach < limit, lambda n, reach: (n + 1, reach + reach)
-        )
+        limit, start = self.scalar(size), [self.element(n, dtypes.int64) for n in (0, 1)]
+        passes = self.while_loop(start, lambda _, reach: reach < limit, lambda n, reach: (n + 1, reach + reach))
         return self.as_index(passes[0])
 
 
@@ -402,6 +416,8 @@ class LinalgBuilder(LoweringBuilder):
         """`scf.for`: `body(i, carried)` gives the tensors for the next turn; their shapes stay what they are.
 
         Values that the body makes must not be used after it: ask for the sizes of outer tensors before the loop.
+        IREE 3.13 forgets where in a shared allocation a carried tensor lies, and two computed together then overlap:
+        carry one tensor, and start with `empty`.
         """
         types = [t.value.type for t in carried]
         block = Block(arg_types=[INDEX, *types])

@@ -61,20 +61,37 @@ def first_not_below(b: LinalgBuilder, ascending: Tensor, target: Element) -> Ele
     return b.while_loop([b.element(0, dtypes.int64), size], lambda low, high: low < high, halve)[0]
 
 
-def prefix_sum(b: LinalgBuilder, x: Tensor) -> Tensor:
-    """The inclusive running sum of a 1-d int64 tensor, in log2(n) parallel passes."""
+def doubling_passes(
+    b: LinalgBuilder, x: Tensor, step: Callable[[Element, Callable[[Element], Element], Element], Element]
+) -> Tensor:
+    """log2(n) parallel passes over a 1-d int64 tensor, of width 1, 2, 4 ...
+
+    `step(width, read, position)` computes an element from those of the pass before, which `read(position)` gives.
+    """
     size = b.size(x, 0)
 
-    def double(turn: SSAValue, carried: list[Tensor]) -> list[Tensor]:
-        reach, sums = b.element(1, dtypes.int64) << b.scalar(turn), carried[0]
+    def turn(number: SSAValue, carried: list[Tensor]) -> list[Tensor]:
+        width = b.element(1, dtypes.int64) << b.scalar(number)
 
-        def add(position: list[Size], here: Element) -> Element:
-            before = b.element(position[0], dtypes.int64) - reach
-            return here + (before >= 0).select(b.load(sums, [b.as_index(before.maximum(0))]), 0)
+        def read(position: Element) -> Element:
+            # The first pass reads x by itself instead of finding it in what is carried: where IREE packs the starting
+            # values of two loops into one buffer, the second loop gets those of the first.
+            at = [b.as_index(position)]
+            return (width == 1).select(b.load(x, at), b.load(carried[0], at))
 
-        return [b.map_indexed([sums], [size], dtypes.int64, add)]
+        return [b.generate([size], dtypes.int64, lambda i: step(width, read, b.scalar(i)))]
 
-    return b.loop(0, b.doublings(size), [x], double)[0]
+    return b.loop(0, b.maximum(b.doublings(size), 1), [b.empty([size], dtypes.int64)], turn)[0]
+
+
+def prefix_sum(b: LinalgBuilder, x: Tensor) -> Tensor:
+    """The inclusive running sum of a 1-d int64 tensor."""
+
+    def add_from_before(width: Element, read: Callable[[Element], Element], here: Element) -> Element:
+        before = here - width
+        return read(here) + (before >= 0).select(read(before.maximum(0)), 0)
+
+    return doubling_passes(b, x, add_from_before)
 
 
 def true_positions(b: LinalgBuilder, mask: Tensor) -> list[Tensor]:
@@ -88,10 +105,7 @@ def true_positions(b: LinalgBuilder, mask: Tensor) -> list[Tensor]:
     counted = b.reduce([flat], [0], [(0, dtypes.int64)], lambda e, acc: acc + e)[0]
     count = b.as_index(Element(b, b.item(counted), dtypes.int64))
     places = b.generate([count], dtypes.int64, lambda i: first_not_below(b, sums, b.scalar(i) + 1))
-    return [
-        b.elementwise([places], lambda e, d=d: unravel(b, e, sizes)[d], dtypes.int64)  # type: ignore[misc]
-        for d in range(mask.rank)
-    ]
+    return [b.elementwise([places], lambda e, d=d: unravel(b, e, sizes)[d], dtypes.int64) for d in range(mask.rank)]
 
 
 def unravel(b: LinalgBuilder, number: Element, sizes: Sequence[Size]) -> list[Element]:
@@ -190,8 +204,8 @@ def read(
     return b.generic(indices, maps, [out], [tuple(range(rank))], rank, body)[0]
 
 
-@linalg_rule("aten.index.Tensor", "aten.index.Tensor_hacked_twin")
-def index(b: LinalgBuilder, x: Tensor, indices: Sequence[Tensor | None], check: bool = True) -> Tensor:
+def read_indexed(b: LinalgBuilder, x: Tensor, indices: Sequence[Tensor | None], check: bool = True) -> Tensor:
+    """`x[indices]`."""
     ix = indexing(b, x, indices, check)
     if not ix.dims:
         return x
@@ -200,7 +214,9 @@ def index(b: LinalgBuilder, x: Tensor, indices: Sequence[Tensor | None], check: 
     maps = [
         tuple(
             None if d == 1 and n != 1 else i
-            for i, d, n in zip(index_dims[len(ix.sizes) - t.rank :], t.shape, ix.sizes[len(ix.sizes) - t.rank :], strict=True)
+            for i, d, n in zip(
+                index_dims[len(ix.sizes) - t.rank :], t.shape, ix.sizes[len(ix.sizes) - t.rank :], strict=True
+            )
         )
         for t in ix.tensors
     ]
@@ -212,9 +228,14 @@ def index(b: LinalgBuilder, x: Tensor, indices: Sequence[Tensor | None], check: 
     return read(b, x, ix.tensors, maps, ix.result_sizes(b, x), source)
 
 
+@linalg_rule("aten.index.Tensor", "aten.index.Tensor_hacked_twin")
+def index(b: LinalgBuilder, x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
+    return read_indexed(b, x, indices)
+
+
 @linalg_rule("aten._unsafe_index.Tensor")
 def unsafe_index(b: LinalgBuilder, x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
-    return index(b, x, indices, check=False)
+    return read_indexed(b, x, indices, check=False)
 
 
 # --- One index tensor ---
@@ -266,9 +287,7 @@ def take(b: LinalgBuilder, x: Tensor, index: Tensor) -> Tensor:
     flat = b.reshape(x, [b.product(b.sizes(x))])
     size = b.size(flat, 0)
     b.check_range(index, size, OUT_OF_RANGE)
-    return read(
-        b, flat, [index], [tuple(range(index.rank))], b.sizes(index), lambda _, e: [wrapped(b, e[0], size)]
-    )
+    return read(b, flat, [index], [tuple(range(index.rank))], b.sizes(index), lambda _, e: [wrapped(b, e[0], size)])
 
 
 def at_least_1d(b: LinalgBuilder, x: Tensor) -> Tensor:
@@ -294,4 +313,4 @@ def nonzero(b: LinalgBuilder, x: Tensor) -> Tensor:
 def masked_select(b: LinalgBuilder, x: Tensor, mask: Tensor) -> Tensor:
     sizes = b.broadcast_sizes(b.sizes(x), b.sizes(mask))
     x, mask = (at_least_1d(b, b.broadcast_to(t, sizes)) for t in (x, mask))
-    return index(b, x, [mask])
+    return read_indexed(b, x, [mask])

@@ -156,18 +156,18 @@ def attention_weights(
 
 def safe_softmax(b: LinalgBuilder, x: Tensor, dtype: DType, masked_rows: bool) -> Tensor:
     last = [x.rank - 1]
-    most = b.reduce([x], last, [(float("-inf"), x.dtype)], lambda e, acc: acc.maximum(e), keepdim=True)[0]
+    most = b.reduce([x], last, [(float("-inf"), x.dtype)], lambda e, acc: acc.maximum(e))[0]
 
     def shifted(e: Element, m: Element) -> Element:
         return (e - ((m == float("-inf")).select(m.like(0), m) if masked_rows else m)).exp()
 
-    powers = b.elementwise([x, most], shifted, x.dtype, b.sizes(x))
-    total = b.reduce([powers], last, [(0, x.dtype)], lambda e, acc: acc + e, keepdim=True)[0]
+    powers = b.along(x, [most], last, shifted, x.dtype)
+    total = b.reduce([powers], last, [(0, x.dtype)], lambda e, acc: acc + e)[0]
 
     def normal(p: Element, t: Element) -> Element:
         return p / ((t == 0).select(t.like(1), t) if masked_rows else t)
 
-    return b.elementwise([powers, total], normal, dtype, b.sizes(x))  # type: ignore[no-any-return]
+    return b.along(powers, [total], last, normal, dtype)
 
 
 def _repeat_heads(b: LinalgBuilder, x: Tensor, query: Tensor) -> Tensor:

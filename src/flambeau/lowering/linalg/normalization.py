@@ -94,9 +94,6 @@ def _inverse_root(b: LinalgBuilder, variance: Tensor, eps: float) -> Tensor:
     return per_element(b, variance, lambda e: (e.to(e.dtype.compute) + eps).rsqrt(), variance.dtype.compute)
 
 
-Affine = Sequence[tuple[Tensor | None, Sequence[int]]]
-
-
 def _scale_and_shift(
     b: LinalgBuilder,
     x: Tensor,
@@ -108,7 +105,7 @@ def _scale_and_shift(
     along: Sequence[int],
     dtype: DType,
 ) -> Tensor:
-    """`(x - mean) * inverse * weight + bias` in one pass; the statistics run along `around`, the weights along `along`."""
+    """`(x - mean) * inverse * weight + bias` in one pass; statistics run along `around`, weights along `along`."""
     places = [(mean, around), (inverse, around), (weight, along), (bias, along)]
     compute = x.dtype.compute
 
@@ -166,9 +163,7 @@ def fused_rms_norm(
 
 
 @linalg_rule("aten.rms_norm")
-def rms_norm(
-    b: LinalgBuilder, x: Tensor, shape: Sequence[Size], weight: Tensor | None, eps: float | None
-) -> Tensor:
+def rms_norm(b: LinalgBuilder, x: Tensor, shape: Sequence[Size], weight: Tensor | None, eps: float | None) -> Tensor:
     return fused_rms_norm(b, x, shape, weight, eps)[0]  # type: ignore[no-any-return]
 
 
@@ -234,7 +229,10 @@ def _by_channel(
 
     shift = b.elementwise([mean, scale, *([] if bias is None else [bias])], offset, compute)
     return b.elementwise_over(
-        [(x, range(x.rank)), (scale, dims), (shift, dims)], b.sizes(x), lambda e, s, t: e.to(compute) * s + t, b.out_dtype
+        [(x, range(x.rank)), (scale, dims), (shift, dims)],
+        b.sizes(x),
+        lambda e, s, t: e.to(compute) * s + t,
+        b.out_dtype,
     )
 
 

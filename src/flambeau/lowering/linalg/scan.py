@@ -10,63 +10,75 @@ are taken in a tree, which keeps more digits than adding one number after the ot
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from functools import partial
 
 from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import i64
 from xdsl.ir import SSAValue
 
 from flambeau.ir import dtypes
+from flambeau.ir.dtypes import DType
 from flambeau.lowering.builder import INDEX, Size, Tensor
 from flambeau.lowering.element import Element
 from flambeau.lowering.linalg.builder import LinalgBuilder
 from flambeau.lowering.linalg.rules import linalg_rule
 
-Combine = Callable[[list[Element], list[Element]], Sequence[Element]]
+Combine = Callable[[Element, Element], Element]
 """What an earlier and a later part of the dim give together; must be associative."""
 
 
-def scan(b: LinalgBuilder, tensors: Sequence[Tensor], dim: int, combine: Combine) -> list[Tensor]:
-    """Every element becomes the combination of all elements up to it along dim. Several tensors go together."""
-    x = tensors[0]
+def scan(b: LinalgBuilder, x: Tensor, dim: int, combine: Combine) -> Tensor:
+    """Every element becomes the combination of all elements up to it along dim."""
     if not x.rank:
-        return list(tensors)
+        return x
     dim = b.dim(dim, x.rank)
     sizes = b.sizes(x)
     length = sizes[dim]
 
-    def step(shift: Size, running: Sequence[Tensor]) -> list[Tensor]:
-        return _take_in(b, running, sizes, dim, shift, combine)
-
     if isinstance(length, int):
-        running = list(tensors)
         for k in range(max(length - 1, 0).bit_length()):
-            running = step(1 << k, running)
-        return running
+            x = _take_in(b, partial(b.load, x), sizes, x.dtype, dim, 1 << k, combine)
+        return x
 
     def turn(k: SSAValue, running: list[Tensor]) -> list[Tensor]:
-        return step(b.value(arith.ShLIOp, (b.index(1), k), INDEX, _NO_FLAGS), running)
+        # The first turn reads x, not what the loop carries, which starts without contents (see LinalgBuilder.loop).
+        is_first = b.compare("eq", k, 0)
+        assert isinstance(is_first, SSAValue)
 
-    return b.loop(0, _bit_length(b, b.sub(b.maximum(length, 1), 1)), tensors, turn)
+        def load(index: Sequence[Size]) -> Element:
+            return Element(b, is_first, dtypes.bool_).select(b.load(x, index), b.load(running[0], index))
+
+        shift = b.value(arith.ShLIOp, (b.index(1), k), INDEX, _NO_FLAGS)
+        return [_take_in(b, load, sizes, x.dtype, dim, shift, combine)]
+
+    turns = _bit_length(b, b.sub(b.maximum(length, 2), 1))
+    return b.loop(0, turns, [b.empty(sizes, x.dtype)], turn)[0]
 
 
 def _take_in(
-    b: LinalgBuilder, running: Sequence[Tensor], sizes: Sequence[Size], dim: int, shift: Size, combine: Combine
-) -> list[Tensor]:
-    """Combine each element with the one `shift` places before it; the first ones have none."""
-    rank = len(sizes)
+    b: LinalgBuilder,
+    load: Callable[[Sequence[Size]], Element],
+    sizes: Sequence[Size],
+    dtype: DType,
+    dim: int,
+    shift: Size,
+    combine: Combine,
+) -> Tensor:
+    """Combine each element with the one `shift` places before it; the first ones have none.
 
-    def body(*_: Element) -> tuple[Element, ...]:
-        index: list[Size] = [b.loop_index(i) for i in range(rank)]
-        here = [b.load(t, index) for t in running]
+    Both are loaded in the body. Were the tensor an operand, IREE would fuse each step into the next, over and over;
+    and adding a slice to a later slice in place, it reads what it has already written.
+    """
+
+    def body(*index: SSAValue) -> Element:
+        here = load(index)
         place = b.sub(index[dim], shift)
-        index[dim] = b.maximum(place, 0)
-        before = [b.load(t, index) for t in running]
-        exists = Element(b, b.compare("sge", place, 0), dtypes.bool_)  # type: ignore[arg-type]
-        return tuple(exists.select(new, old) for new, old in zip(combine(before, here), here, strict=True))
+        before = load([b.maximum(place, 0) if i == dim else at for i, at in enumerate(index)])
+        exists = b.compare("sge", place, 0)
+        assert isinstance(exists, SSAValue)
+        return Element(b, exists, dtypes.bool_).select(combine(before, here), here)
 
-    outs = [b.empty(sizes, t.dtype) for t in running]
-    return b.generic([], [], outs, [tuple(range(rank))] * len(outs), rank, body)
+    return b.generate(sizes, dtype, body)
 
 
 _NO_FLAGS = {"overflowFlags": arith.IntegerOverflowAttr("none")}
@@ -79,11 +91,10 @@ def _bit_length(b: LinalgBuilder, size: Size) -> Size:
     return b.sub(64, b.value(arith.IndexCastOp, (zeros,), INDEX))
 
 
-def _accumulate(b: LinalgBuilder, x: Tensor, dim: int, combine: Callable[[Element, Element], Element]) -> Tensor:
-    """A scan of one tensor in the dtype that PyTorch accumulates in."""
+def _accumulate(b: LinalgBuilder, x: Tensor, dim: int, combine: Combine) -> Tensor:
+    """A scan in the dtype that PyTorch accumulates in."""
     out = b.out_dtype
-    x = b.to(b.to(x, out), out.compute)
-    return b.to(scan(b, [x], dim, lambda before, here: [combine(before[0], here[0])])[0], out)
+    return b.to(scan(b, b.to(b.to(x, out), out.compute), dim, combine), out)
 
 
 @linalg_rule("aten.cumsum")
@@ -106,25 +117,27 @@ def logcumsumexp(b: LinalgBuilder, x: Tensor, dim: int) -> Tensor:
     return _accumulate(b, x, dim, combine)
 
 
-def _running_extreme(b: LinalgBuilder, x: Tensor, dim: int, largest: bool) -> tuple[Tensor, ...]:
-    sizes = b.sizes(x)
-    place = b.dim(dim, x.rank)
-    indices = b.generate(sizes, dtypes.int64, lambda *index: b.scalar(index[place]) if index else 0)
+def _running_extreme(b: LinalgBuilder, x: Tensor, dim: int, largest: bool) -> tuple[Tensor, Tensor]:
+    """The extremes so far, and where each was last found: at the last element that equals the extreme at its own place.
 
-    def combine(before: list[Element], here: list[Element]) -> list[Element]:
-        # The later one wins among equals, and a NaN wins over all before it.
-        (old, _), (new, _) = before, here
-        wins = new.isnan() | (~old.isnan() & (new >= old if largest else new <= old))
-        return [wins.select(n, o) for n, o in zip(here, before, strict=True)]
+    Once there is a NaN, the extreme is NaN, which nothing equals, and the last NaN counts.
+    """
+    dim = b.dim(dim, x.rank)
+    values = scan(b, x, dim, lambda e, f: e.maximum(f) if largest else e.minimum(f))
 
-    return tuple(scan(b, [x, indices], dim, combine))
+    def place(index: list[SSAValue], e: Element, value: Element) -> Element:
+        here = b.element(index[dim] if index else 0, dtypes.int64)
+        return ((e == value) | e.isnan()).select(here, 0)
+
+    places = b.map_indexed([x, values], b.sizes(x), dtypes.int64, place)
+    return values, scan(b, places, dim, lambda i, j: i.maximum(j))
 
 
 @linalg_rule("aten.cummax")
-def cummax(b: LinalgBuilder, x: Tensor, dim: int) -> Any:
+def cummax(b: LinalgBuilder, x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
     return _running_extreme(b, x, dim, largest=True)
 
 
 @linalg_rule("aten.cummin")
-def cummin(b: LinalgBuilder, x: Tensor, dim: int) -> Any:
+def cummin(b: LinalgBuilder, x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
     return _running_extreme(b, x, dim, largest=False)

@@ -18,7 +18,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from xdsl.dialects.linalg.ops import GenericOp, YieldOp
-from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineDimExpr
 
 from flambeau.diagnostics import Unsupported
@@ -30,6 +29,7 @@ from flambeau.lowering.linalg.builder import LinalgBuilder
 from flambeau.lowering.linalg.index import (
     OUT_OF_RANGE,
     at_least_1d,
+    doubling_passes,
     first_not_below,
     indexing,
     linear,
@@ -123,9 +123,7 @@ def scatter_rows(
     # Row and number of the update in one integer, so that updates of a row stay in order.
     updates = merge_sort(b, b.map_indexed([rows], [count], dtypes.int64, lambda at, e: e * _TAG + b.scalar(at[0])))
     row_count = b.product(row_sizes)
-    firsts = b.generate(
-        [b.add(row_count, 1)], dtypes.int64, lambda i: first_not_below(b, updates, b.scalar(i) * _TAG)
-    )
+    firsts = b.generate([b.add(row_count, 1)], dtypes.int64, lambda i: first_not_below(b, updates, b.scalar(i) * _TAG))
 
     def walk(old: Element) -> Element:
         position: list[Size] = [b.loop_index(i) for i in range(x.rank)]
@@ -146,37 +144,27 @@ def scatter_rows(
 
 def merge_sort(b: LinalgBuilder, x: Tensor) -> Tensor:
     """A 1-d int64 tensor in ascending order."""
-    size = b.size(x, 0)
-    total = b.element(size, dtypes.int64)
+    total = b.element(b.size(x, 0), dtypes.int64)
 
-    def merge(turn: SSAValue, carried: list[Tensor]) -> list[Tensor]:
-        """Merge neighbouring sorted runs of `width`: each output finds how much of each run comes before it."""
-        width, runs = b.element(1, dtypes.int64) << b.scalar(turn), carried[0]
+    def merge(width: Element, read: Callable[[Element], Element], here: Element) -> Element:
+        """Merge neighbouring sorted runs: each output finds how much of each run comes before it."""
+        left = here & -(width * 2)
+        right = (left + width).minimum(total)
+        end = (left + width * 2).minimum(total)
+        before = here - left
 
-        def at(position: Element) -> Element:
-            return b.load(runs, [b.as_index(position.minimum(total - 1))])
+        def halve(low: Element, high: Element) -> tuple[Element, Element]:
+            middle = (low + high).trunc_divide(2)
+            goes_first = read(left + middle) <= read(right + before - 1 - middle)
+            return goes_first.select(middle + 1, low), goes_first.select(high, middle)
 
-        def body(i: Any) -> Element:
-            here = b.scalar(i)
-            left = here & -(width * 2)  # the width is a power of two
-            right = (left + width).minimum(total)
-            end = (left + width * 2).minimum(total)
-            taken = here - left
+        low, high = (before - (end - right)).maximum(0), before.minimum(right - left)
+        from_left = b.while_loop([low, high], lambda low, high: low < high, halve)[0]
+        a, c = left + from_left, right + before - from_left
+        next_left, next_right = (read(i.minimum(total - 1)) for i in (a, c))
+        return ((a < right) & ((c >= end) | (next_left <= next_right))).select(next_left, next_right)
 
-            def halve(low: Element, high: Element) -> tuple[Element, Element]:
-                middle = (low + high).trunc_divide(2)
-                goes_first = at(left + middle) <= at(right + taken - 1 - middle)
-                return goes_first.select(middle + 1, low), goes_first.select(high, middle)
-
-            low, high = (taken - (end - right)).maximum(0), taken.minimum(right - left)
-            from_left = b.while_loop([low, high], lambda low, high: low < high, halve)[0]
-            a, c = left + from_left, right + taken - from_left
-            use_left = (a < right) & ((c >= end) | (at(a) <= at(c)))
-            return use_left.select(at(a), at(c))
-
-        return [b.generate([size], dtypes.int64, body)]
-
-    return b.loop(0, b.doublings(size), [x], merge)[0]
+    return doubling_passes(b, x, merge)
 
 
 def _static_unravel(k: int, sizes: Sequence[Size]) -> list[Size]:
@@ -191,19 +179,19 @@ def _static_unravel(k: int, sizes: Sequence[Size]) -> list[Size]:
 # --- index_put and its kin: a list of index tensors ---
 
 
-@linalg_rule("aten.index_put", "aten.index_put.hacked_twin")
-def index_put(
+def write_indexed(
     b: LinalgBuilder,
     x: Tensor,
     indices: Sequence[Tensor | None],
     values: Tensor,
-    accumulate: bool = False,
+    accumulate: bool,
     check: bool = True,
 ) -> Tensor:
+    """A copy of x after `x[indices] = values`, or `+=` that counts repeated indices."""
     masked = _masked_fill(b, x, indices, values, accumulate)
     if masked is not None:
         return masked
-    ix = indexing(b, x, indices, check)
+    ix = indexing(b, x, [_wide(b, i) for i in indices], check)
     if not ix.dims:
         return b.elementwise([x, values], overwrite if not accumulate else add, x.dtype, b.sizes(x))  # type: ignore[no-any-return]
     sizes = [b.size(x, d) for d in ix.dims]
@@ -225,18 +213,34 @@ def index_put(
     return scatter_rows(b, x, ix.dims, rows, value, "sum" if accumulate else None)
 
 
+@linalg_rule("aten.index_put", "aten.index_put.hacked_twin")
+def index_put(
+    b: LinalgBuilder, x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool
+) -> Tensor:
+    return write_indexed(b, x, indices, values, accumulate)
+
+
 @linalg_rule("aten._unsafe_index_put")
 def unsafe_index_put(
     b: LinalgBuilder, x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool
 ) -> Tensor:
-    return index_put(b, x, indices, values, accumulate, check=False)
+    return write_indexed(b, x, indices, values, accumulate, check=False)
 
 
 @linalg_rule("aten._index_put_impl")
 def index_put_impl(
     b: LinalgBuilder, x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool, unsafe: bool
 ) -> Tensor:
-    return index_put(b, x, indices, values, accumulate, check=not unsafe)
+    return write_indexed(b, x, indices, values, accumulate, check=not unsafe)
+
+
+def _wide(b: LinalgBuilder, index: Tensor | None) -> Tensor | None:
+    """An index tensor as int64 before the guard reads it.
+
+    With two readers IREE computes the wide one once; with one it repeats the conversion, of the whole tensor, in every
+    pass of the sort, on the stack.
+    """
+    return b.to(index, dtypes.int64) if index is not None and index.dtype is dtypes.int32 else index
 
 
 def _masked_fill(
@@ -291,11 +295,11 @@ def _index_rows(
     negative: bool = False,
 ) -> Tensor:
     """Updates of slices of x along a dim; `value(position)` has the number of the update in place of that dim."""
-    flat, index = at_least_1d(b, x), at_least_1d(b, index)
+    flat, index = at_least_1d(b, x), at_least_1d(b, b.to(index, dtypes.int64))
     dim = b.dim(dim, flat.rank)
     size = b.size(flat, dim)
     b.check_range(index, size, OUT_OF_RANGE, negative)
-    rows = b.elementwise([index], lambda e: wrapped(b, e, size), dtypes.int64)
+    rows = b.elementwise([index], lambda e: wrapped(b, e, size), dtypes.int64) if negative else index
 
     def at(update: list[Size], position: list[Size]) -> Element:
         return value([*position[:dim], update[0], *position[dim + 1 :]])
@@ -345,9 +349,7 @@ def put(b: LinalgBuilder, x: Tensor, index: Tensor, source: Tensor, accumulate: 
     flat = b.reshape(x, [b.product(sizes)])
     source = b.reshape(source, [b.product(b.sizes(source))])
     index = b.reshape(index, [b.product(b.sizes(index))])
-    value = _index_rows(
-        b, flat, 0, index, lambda at: b.load(source, at), "sum" if accumulate else None, negative=True
-    )
+    value = _index_rows(b, flat, 0, index, lambda at: b.load(source, at), "sum" if accumulate else None, negative=True)
     return b.reshape(value, sizes)
 
 
@@ -364,6 +366,7 @@ def _scatter(
     dim = b.dim(dim, x.rank)
     sizes = b.sizes(x)
     index, repeated = _unrepeated(b, index, [d for d in range(x.rank) if d != dim], sizes)
+    index = b.to(index, dtypes.int64)
     b.check_range(index, sizes[dim], OUT_OF_RANGE, negative=False)
     dims = [d for d in range(x.rank) if d not in repeated]
 
@@ -452,8 +455,8 @@ def masked_scatter(b: LinalgBuilder, x: Tensor, mask: Tensor, source: Tensor) ->
     if isinstance(available, int) and available == 0:
         raise Unsupported("masked_scatter from an empty tensor")
     flags = b.broadcast_to(mask, sizes)
-    counts = b.elementwise([flags], lambda e: e.to(dtypes.bool_).to(dtypes.int64), dtypes.int64)
-    numbers = b.reshape(prefix_sum(b, b.reshape(counts, [total])), sizes)
+    counts = b.elementwise([b.reshape(flags, [total])], lambda e: e.to(dtypes.int64), dtypes.int64)
+    numbers = b.reshape(prefix_sum(b, counts), sizes)
     flat = b.reshape(source, [available])
 
     def choose(old: Element, flag: Element, number: Element) -> Element:

@@ -1,0 +1,195 @@
+"""TorchBuilder: write torch dialect IR as one writes PyTorch; every value has its type at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+from xdsl.ir import Attribute, SSAValue
+
+from flambeau.dialects.torch import registry
+from flambeau.dialects.torch.constants import ConstantOp
+from flambeau.dialects.torch.emitter import TorchEmitter
+from flambeau.dialects.torch.ops import ListConstructOp
+from flambeau.dialects.torch.schema import REQUIRED, Schema, SchemaType
+from flambeau.dialects.torch.types import BOOL, FLOAT, INT, NUMBER, ListType, TensorType, optional_of, vtensor
+from flambeau.infer.rules import INFER_RULES, InferenceError, Meta, Unknown
+from flambeau.ir.conversion import RuleTable
+from flambeau.ir.dtypes import DType
+
+FAMILIES = ("pointwise", "reduce", "view", "matmul")
+
+
+@cache
+def rules() -> RuleTable:
+    """All shape and dtype rules."""
+    for family in FAMILIES:
+        import_module(f"flambeau.infer.{family}")
+    return INFER_RULES
+
+
+def python_value(value: SSAValue) -> Any:
+    """What a torch value is known to be: a Python constant, a list of such, or the value itself."""
+    owner = value.owner
+    if isinstance(owner, ConstantOp):
+        return owner.python_value
+    if isinstance(owner, ListConstructOp):
+        return [python_value(v) for v in owner.operands]
+    return value
+
+
+def meta_of(value: Any) -> Any:
+    """An argument as inference rules see it."""
+    if isinstance(value, (list, tuple)):
+        return [meta_of(v) for v in value]
+    if isinstance(value, DType):
+        return value.code
+    if not isinstance(value, SSAValue):
+        return value
+    known = python_value(value)
+    if known is not value:
+        return meta_of(known)
+    type_ = value.type
+    if isinstance(type_, TensorType):
+        if type_.shape is None or type_.dtype is None:
+            raise InferenceError(f"nothing can be inferred from {type_}")
+        return Meta(type_.shape, type_.dtype)
+    return Unknown({INT: int, FLOAT: float, BOOL: bool}.get(type_, int))
+
+
+class TorchBuilder(TorchEmitter):
+    """`t.mul(x, t.sigmoid(x))` appends the ops; overloads are chosen by the arguments, as PyTorch does."""
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name.startswith("__") or not registry.overloads(f"aten.{name}"):
+            raise AttributeError(name)
+        return lambda *args, **kwargs: self.call(f"aten.{name}", *args, **kwargs)
+
+    def call(self, name: str, *args: Any, **kwargs: Any) -> Any:
+        """Append an op by its name, with or without overload."""
+        exact = registry.schema(name)
+        candidates = [exact] if exact is not None and "." in name[5:] else list(registry.overloads(name))
+        for schema in candidates:
+            bound = bind(schema, args, kwargs)
+            if bound is not None:
+                return self.build(schema, bound)
+        raise TypeError(f"{name} has no overload for ({', '.join(map(_describe, args))})")
+
+    def build(self, schema: Schema, bound: Sequence[Any]) -> Any:
+        """Append an op whose arguments are in the schema's order."""
+        rule = rules().get(schema.name)
+        if rule is None:
+            raise InferenceError(f"{schema.name} has no shape and dtype rule")
+        metas = rule(*(meta_of(v) for v in bound))
+        metas = metas if isinstance(metas, tuple) else (metas,)
+        types = [vtensor(m.shape, m.dtype.torch_type) for m in metas]
+        operands = [self.argument(a.type, v) for a, v in zip(schema.arguments, bound, strict=True)]
+        results = self.op(schema.name, operands, types)
+        return results[0] if len(results) == 1 else tuple(results)
+
+    def argument(self, type_: SchemaType, value: Any) -> SSAValue:
+        """A Python value or SSA value as an operand."""
+        if isinstance(value, (list, tuple)):
+            elements = [self.argument(SchemaType(type_.base), v) for v in value]
+            return self.list(elements, _element_type(type_, elements))
+        if isinstance(value, SSAValue):
+            return value
+        if type_.base == "float" and isinstance(value, int) and not isinstance(value, bool):
+            value = float(value)
+        return self.constant(value)
+
+    # --- What is known of a value ---
+
+    def shape(self, x: SSAValue) -> list[Any]:
+        """The sizes of a tensor: ints, or `aten.size.int` where they are dynamic."""
+        assert isinstance(x.type, TensorType)
+        return [
+            d if d is not None else self.op("aten.size.int", (x, self.constant(i)), (INT,))[0]
+            for i, d in enumerate(x.type.shape or ())
+        ]
+
+    def dtype(self, x: SSAValue) -> DType:
+        assert isinstance(x.type, TensorType)
+        assert x.type.dtype is not None
+        return x.type.dtype
+
+    def to(self, x: SSAValue, dtype: DType) -> SSAValue:
+        """`x.to(dtype)`."""
+        return x if self.dtype(x) is dtype else self.call("aten.to.dtype", x, dtype)  # type: ignore[no-any-return]
+
+
+def bind(schema: Schema, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any] | None:
+    """The arguments in the schema's order with defaults, or None where they do not fit."""
+    positional = [a for a in schema.arguments if not a.kwarg_only]
+    if len(args) > len(positional) or schema.is_mutable or schema.is_vararg:
+        return None
+    if any(k not in schema.index for k in kwargs):
+        return None
+    bound: list[Any] = []
+    for i, argument in enumerate(schema.arguments):
+        if i < len(args) and not argument.kwarg_only:
+            value = args[i]
+        elif argument.name in kwargs:
+            value = kwargs[argument.name]
+        elif argument.default is not REQUIRED:
+            bound.append(argument.default)
+            continue
+        else:
+            return None
+        if not fits(argument.type, value):
+            return None
+        if argument.type.is_list and argument.type.size and isinstance(value, int):
+            value = [value] * argument.type.size
+        bound.append(value)
+    return bound
+
+
+def fits(type_: SchemaType, value: Any) -> bool:
+    """Whether an argument may be passed for a schema type."""
+    if value is None:
+        return type_.is_optional
+    if type_.is_list:
+        if isinstance(value, SSAValue):
+            return isinstance(value.type, ListType)
+        if isinstance(value, (list, tuple)):
+            return all(fits(SchemaType(type_.base, type_.elements_optional), v) for v in value)
+        return type_.size is not None and fits(SchemaType(type_.base), value)
+    if isinstance(value, SSAValue):
+        known = python_value(value)
+        if known is not value and not isinstance(known, list):
+            return fits(type_, known)
+        if isinstance(value.type, TensorType):
+            return type_.is_tensor
+        kinds = {"int": (INT,), "float": (FLOAT, INT), "bool": (BOOL,), "Scalar": (INT, FLOAT, BOOL, NUMBER)}
+        return value.type in kinds.get(type_.base, ())
+    match type_.base:
+        case "Tensor":
+            return False
+        case "Scalar":
+            return isinstance(value, (int, float, complex))
+        case "int" | "ScalarType" | "Layout" | "MemoryFormat":
+            return isinstance(value, (int, DType)) and not isinstance(value, bool)
+        case "float":
+            return isinstance(value, (int, float)) and not isinstance(value, bool)
+        case "bool":
+            return isinstance(value, bool)
+        case _:
+            return isinstance(value, str)
+
+
+def _element_type(type_: SchemaType, elements: Sequence[SSAValue]) -> Attribute:
+    scalars = {"int": INT, "float": FLOAT, "bool": BOOL, "Scalar": NUMBER}
+    if type_.base in scalars:
+        return scalars[type_.base]
+    types = {e.type for e in elements}
+    if len(types) == 1:
+        return types.pop()
+    return optional_of(vtensor()) if type_.elements_optional else vtensor()
+
+
+def _describe(value: Any) -> str:
+    return str(value.type) if isinstance(value, SSAValue) else repr(value)
+
+

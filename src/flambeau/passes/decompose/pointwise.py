@@ -1,0 +1,59 @@
+"""Elementwise ops in terms of simpler ones."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from xdsl.ir import SSAValue
+
+from flambeau.infer.builder import TorchBuilder
+from flambeau.passes.decompose.rules import decomposition
+
+
+@decomposition("aten.logaddexp")
+def logaddexp(t: TorchBuilder, x: SSAValue, y: SSAValue) -> SSAValue:
+    most = t.maximum(x, y)
+    # Equal infinities would give inf - inf; their difference counts as zero.
+    spread = t.where(t.eq(x, y), 0.0, t.neg(t.abs(t.sub(x, y))))
+    return t.add(most, t.log1p(t.exp(spread)))
+
+
+@decomposition("aten.logaddexp2")
+def logaddexp2(t: TorchBuilder, x: SSAValue, y: SSAValue) -> SSAValue:
+    most = t.maximum(x, y)
+    spread = t.where(t.eq(x, y), 0.0, t.neg(t.abs(t.sub(x, y))))
+    return t.add(most, t.mul(t.log1p(t.exp2(spread)), 1 / math.log(2)))
+
+
+@decomposition("aten.glu")
+def glu(t: TorchBuilder, x: SSAValue, dim: int) -> SSAValue:
+    half = t.shape(x)[dim]
+    middle = half // 2 if isinstance(half, int) else t.op("aten.floordiv.int", (half, t.constant(2)), (half.type,))[0]
+    return t.mul(t.slice(x, dim, 0, middle), t.sigmoid(t.slice(x, dim, middle)))
+
+
+@decomposition("aten.special_expit")
+def expit(t: TorchBuilder, x: SSAValue) -> SSAValue:
+    return t.sigmoid(x)
+
+
+@decomposition("aten.special_xlog1py")
+def xlog1py(t: TorchBuilder, x: SSAValue, y: SSAValue) -> SSAValue:
+    return t.where(t.logical_and(t.eq(x, 0), t.logical_not(t.isnan(y))), 0.0, t.mul(x, t.log1p(y)))
+
+
+@decomposition("aten.rrelu")
+def rrelu(t: TorchBuilder, x: SSAValue, lower: float, upper: float, training: bool, generator: Any) -> SSAValue:
+    # Outside training the slope is fixed at the middle.
+    return t.where(t.ge(x, 0), x, t.mul(x, (lower + upper) / 2))
+
+
+@decomposition("aten.isclose")
+def isclose(t: TorchBuilder, x: SSAValue, y: SSAValue, rtol: float, atol: float, equal_nan: bool) -> SSAValue:
+    close = t.eq(x, y)
+    if equal_nan:
+        close = t.logical_or(close, t.logical_and(t.isnan(x), t.isnan(y)))
+    allowed = t.add(t.abs(t.mul(y, rtol)), atol)
+    error = t.abs(t.sub(x, y))
+    return t.logical_or(close, t.logical_and(t.isfinite(error), t.le(error, allowed)))
