@@ -32,7 +32,9 @@ class _Wrapper(torch.nn.Module):
         return results
 
 
-def assert_same(actual: Any, expected: Any, label: str = "", rtol: float | None = None, atol: float | None = None) -> None:
+def assert_same(
+    actual: Any, expected: Any, label: str = "", rtol: float | None = None, atol: float | None = None
+) -> None:
     """Equal structure, dtypes, shapes and values (NaN equals NaN; integers and bools exactly)."""
     if isinstance(expected, (list, tuple)):
         assert len(actual) == len(expected), label

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from flambeau.engines import Executable
 
 
-class OutputType(str, enum.Enum):
+class OutputType(enum.StrEnum):
     """How far a program is lowered."""
 
     RAW = "raw"
@@ -31,9 +31,6 @@ class OutputType(str, enum.Enum):
     LINALG_ON_TENSORS = "linalg-on-tensors"
     STABLEHLO = "stablehlo"
     TOSA = "tosa"
-
-    def __str__(self) -> str:
-        return self.value
 
     @staticmethod
     def get(spec: str | OutputType) -> OutputType:

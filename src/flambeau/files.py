@@ -48,9 +48,7 @@ def read_module(path: Path) -> Module:
     except ParseError as e:
         raise CompileError([Diagnostic("read", f"{path} is not MLIR that Flambeau reads: {e}")]) from e
     weights = Weights(dict(read_safetensors(weights_path(path)))) if weights_path(path).exists() else Weights()
-    signatures = {
-        f.sym_name.data: signature_of(f) for f in op.ops if isinstance(f, func.FuncOp) and f.body.blocks
-    }
+    signatures = {f.sym_name.data: signature_of(f) for f in op.ops if isinstance(f, func.FuncOp) and f.body.blocks}
     dialects = {inner.name.split(".")[0] for inner in op.walk()}
     output = OutputType.RAW if "torch" in dialects else OutputType.LINALG_ON_TENSORS
     if "stablehlo" in dialects:

@@ -41,7 +41,9 @@ PASSES: dict[str, tuple[str, str]] = {
 """Names to (where the pass is, what it does)."""
 
 # Parts of upstream's pipelines that have nothing to do here: the work is done elsewhere or not needed.
-_NOTHING = frozenset({"torch-match-quantized-custom-ops", "torch-fuse-quantized-ops", "torch-scalarize-shapes", "inline"})
+_NOTHING = frozenset(
+    {"torch-match-quantized-custom-ops", "torch-fuse-quantized-ops", "torch-scalarize-shapes", "inline"}
+)
 
 
 class UnknownPass(ValueError):
@@ -59,7 +61,7 @@ def get_pass(name: str) -> Pass:
         hint = f"; did you mean {close[0]!r}?" if close else f"; known are {', '.join(sorted(PASSES))}"
         raise UnknownPass(f"there is no pass {name!r}{hint}")
     home, function = PASSES[name][0].split(":")
-    return getattr(import_module(home), function)  # type: ignore[no-any-return]
+    return getattr(import_module(home), function)
 
 
 _NAME = re.compile(r"[A-Za-z][\w.-]*")

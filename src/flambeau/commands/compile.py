@@ -84,7 +84,9 @@ def _compile(
 @click.argument("target", metavar="FILE.py:FACTORY")
 @click.option("--input", "inputs", multiple=True, metavar="SHAPExDTYPE", help="An argument, e.g. 1x3x224x224xf32.")
 @click.option("--emit", type=click.Choice(OUTPUTS), default="linalg-on-tensors", show_default=True)
-@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write here, not to the terminal.")
+@click.option(
+    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write here, not to the terminal."
+)
 @click.option("--inline-weights", is_flag=True, help="Write the weights into the text: one self-contained file.")
 @click.option("--locations", is_flag=True, help="Print the source location of each op.")
 @click.option("--timing", is_flag=True, help="Show how long each stage took.")

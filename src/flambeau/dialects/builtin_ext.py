@@ -1,10 +1,9 @@
-"""Ops of MLIR's own dialects that xDSL 0.74 lacks, and linalg's named ops in the form that real parsers take."""
+"""Ops of MLIR's own dialects that xDSL 0.74 lacks."""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
-from xdsl.dialects.builtin import IndexType
 from xdsl.ir import Operation
 from xdsl.parser import Parser
 from xdsl.printer import Printer
@@ -26,26 +25,10 @@ class RemFOp(Operation):
         printer.print_attribute(self.results[0].type)
 
     @classmethod
-    def parse(cls, parser: Parser) -> Operation:
+    def parse(cls, parser: Parser) -> Self:
         a = parser.parse_unresolved_operand()
         parser.parse_punctuation(",")
         b = parser.parse_unresolved_operand()
         parser.parse_punctuation(":")
         type_ = parser.parse_type()
         return cls.create(operands=parser.resolve_operands([a, b], [type_, type_], parser.pos), result_types=[type_])
-
-
-class GlobalLoadOp(Operation):
-    """IREE's load of a global."""
-
-    name = "util.global.load"
-    traits: ClassVar[Any] = PURE
-
-
-class GlobalOp(Operation):
-    """IREE's global."""
-
-    name = "util.global"
-
-
-_ = IndexType

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, DenseArrayBase, i32
 from xdsl.ir import Attribute, Operation, SSAValue
@@ -44,7 +44,7 @@ class NamedOp(Operation):
             printer.print_list(self.result_types, printer.print_attribute)
 
     @classmethod
-    def parse(cls, parser: Parser) -> Operation:
+    def parse(cls, parser: Parser) -> Self:
         attributes = parser.parse_optional_attr_dict()
         groups: list[list[SSAValue]] = []
         for keyword in ("ins", "outs"):

@@ -117,7 +117,7 @@ class TorchBuilder(TorchEmitter):
 
     def to(self, x: SSAValue, dtype: DType) -> SSAValue:
         """`x.to(dtype)`."""
-        return x if self.dtype(x) is dtype else self.call("aten.to.dtype", x, dtype)  # type: ignore[no-any-return]
+        return x if self.dtype(x) is dtype else self.call("aten.to.dtype", x, dtype)
 
 
 def bind(schema: Schema, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any] | None:
@@ -191,5 +191,3 @@ def _element_type(type_: SchemaType, elements: Sequence[SSAValue]) -> Attribute:
 
 def _describe(value: Any) -> str:
     return str(value.type) if isinstance(value, SSAValue) else repr(value)
-
-

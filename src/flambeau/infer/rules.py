@@ -71,9 +71,7 @@ def broadcast(*shapes: Sequence[Dim]) -> tuple[Dim, ...]:
             have = result[i]
             if d == 1:
                 continue
-            if have == 1:
-                result[i] = d
-            elif have is None:
+            if have == 1 or have is None:
                 result[i] = d
             elif d is not None and d != have:
                 raise InferenceError(f"shapes {list(shapes)} do not broadcast: {have} and {d} in dim {i}")

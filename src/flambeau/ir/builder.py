@@ -63,3 +63,9 @@ class OpBuilder:
         )
         self.insert(op)
         return op.results[0]
+
+
+def erase(op: Operation) -> None:
+    """Take an op without uses out of its block."""
+    op.detach()  # type: ignore[no-untyped-call]
+    op.erase()

@@ -54,9 +54,9 @@ def location_of_trace(stack_trace: str | None, name: str | None = None) -> Attri
     location: Attribute = UNKNOWN
     for frame in frames_of_trace(stack_trace or ""):
         here = _frame_location(frame)
-        location = here if location is UNKNOWN else CallSiteLoc(here, location)  # type: ignore[arg-type]
+        location = here if location is UNKNOWN else CallSiteLoc(here, location)
     if name:
-        return NameLoc(StringAttr(name), location)  # type: ignore[arg-type]
+        return NameLoc(StringAttr(name), location)
     return location
 
 
@@ -73,7 +73,7 @@ def frames_of(location: Attribute) -> Iterator[Frame]:
         yield from frames_of(location.callee)
         yield from frames_of(location.caller)
     elif isinstance(location, FusedLoc):
-        for part in location.locations:
+        for part in location.locations.data:  # type: ignore[attr-defined]
             yield from frames_of(part)
 
 

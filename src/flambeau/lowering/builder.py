@@ -141,16 +141,16 @@ class LoweringBuilder(OpBuilder):
         if dtype.is_float:
             value = float(value.real if isinstance(value, complex) else value)
             key = (repr(value), dtype)
-            attr: Attribute
             return self._constant_op(
                 key,
                 lambda: arith.ConstantOp.create(result_types=(type_,), properties={"value": _float_attr(value, dtype)}),
             )
+        assert not isinstance(value, complex)
+        assert isinstance(type_, IntegerType)
         integer = int(bool(value)) if dtype.is_bool else wrap(int(value), dtype)
-        key = (integer, dtype.builtin)
-        attr = IntegerAttr(integer, type_)  # type: ignore[arg-type]
+        attr = IntegerAttr(integer, type_)
         return self._constant_op(
-            key, lambda: arith.ConstantOp.create(result_types=(type_,), properties={"value": attr})
+            (integer, type_), lambda: arith.ConstantOp.create(result_types=(type_,), properties={"value": attr})
         )
 
     def index(self, size: Size) -> SSAValue:
@@ -237,7 +237,9 @@ class LoweringBuilder(OpBuilder):
     def compare(self, predicate: str, a: Size, b: Size) -> bool | SSAValue:
         """Signed comparison of sizes: `eq`, `ne`, `slt`, `sle`, `sgt`, `sge`."""
         if isinstance(a, int) and isinstance(b, int):
-            return bool({"eq": a == b, "ne": a != b, "slt": a < b, "sle": a <= b, "sgt": a > b, "sge": a >= b}[predicate])
+            return bool(
+                {"eq": a == b, "ne": a != b, "slt": a < b, "sle": a <= b, "sgt": a > b, "sge": a >= b}[predicate]
+            )
         if a is b:
             return predicate in ("eq", "sle", "sge")
         return self.value(arith.CmpiOp, (self.index(a), self.index(b)), i1, _CMP_PROPERTIES[predicate])
@@ -274,7 +276,7 @@ class LoweringBuilder(OpBuilder):
             if a != b:
                 raise Unsupported(f"{message}: {a} and {b}")
             return a
-        key = ("same", *sorted((id(x) if isinstance(x, SSAValue) else x for x in (a, b))))
+        key = ("same", *sorted(id(x) if isinstance(x, SSAValue) else x for x in (a, b)))
         if key not in self._memo:
             self._memo[key] = True
             self.guard(self.compare("eq", a, b), message)
@@ -352,7 +354,7 @@ def _float_attr(value: float, dtype: DType) -> Attribute:
             value = struct.unpack("<f", struct.pack("<f", value))[0]
         except OverflowError:
             value = float("inf") if value > 0 else float("-inf")
-    return FloatAttr(value, dtype.builtin)  # type: ignore[arg-type]
+    return FloatAttr(value, dtype.builtin)  # type: ignore[call-overload]
 
 
 def _complex_constant(value: complex, dtype: DType) -> Operation:
@@ -374,6 +376,3 @@ def splat(value: Any, dtype: DType, shape: Sequence[int]) -> Attribute:
     for d in shape:
         count *= d
     return DenseIntOrFPElementsAttr(type_, BytesAttr(raw * count))
-
-
-_ = IntegerType

@@ -26,11 +26,11 @@ from flambeau.dialects.torch.ops import (
     TorchOp,
 )
 from flambeau.dialects.torch.types import BOOL, FLOAT, INT, NONE, ListType, TensorType
+from flambeau.ir import dtypes
 from flambeau.ir.conversion import Conversion, RuleTable
 from flambeau.ir.dtypes import BY_TORCH_TYPE, DType
 from flambeau.lowering.builder import INDEX, LoweringBuilder, Tensor, tensor_type
 from flambeau.lowering.scalars import SCALAR_RULES
-
 
 POISONED = object()
 """The list that an op which could not be lowered should have given."""
@@ -138,7 +138,9 @@ class Lowering(Conversion):
                 known = self.builder.symbols.get(expression) if isinstance(expression, str) else None
                 if known is not None and x._sizes[i] is None:
                     self.builder.same_size(
-                        known, self.builder.size(x, i), f"dimension {i} of an argument does not have the size {expression}"
+                        known,
+                        self.builder.size(x, i),
+                        f"dimension {i} of an argument does not have the size {expression}",
                     )
         self.builder.bind_symbols(x, expressions)
 
@@ -195,9 +197,7 @@ def _dtype(type_: TensorType) -> DType:
     return dtype
 
 
-from flambeau.ir import dtypes as _dtypes  # noqa: E402
-
-SCALAR_DTYPES: dict[Attribute, DType] = {INT: _dtypes.int64, FLOAT: _dtypes.float64, BOOL: _dtypes.bool_}
+SCALAR_DTYPES: dict[Attribute, DType] = {INT: dtypes.int64, FLOAT: dtypes.float64, BOOL: dtypes.bool_}
 
 
 def convert_type(type_: Attribute) -> Attribute:

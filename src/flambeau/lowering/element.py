@@ -10,7 +10,7 @@ import math as pymath
 from typing import Any
 
 from xdsl.dialects import arith, complex, math
-from xdsl.dialects.builtin import IntegerAttr, i1, i64
+from xdsl.dialects.builtin import IntegerAttr, i64
 from xdsl.ir import Operation, SSAValue
 
 from flambeau.diagnostics import Unsupported
@@ -388,7 +388,7 @@ class Element:
         if not self.dtype.signed:
             return (self != 0).to(self.dtype)
         result = (self > 0).to(self.dtype) - (self < 0).to(self.dtype)
-        return self.isnan().select(self, result) if self.dtype.is_float and False else result
+        return result
 
     def copysign(self, other: Operand) -> Element:
         return self.emit(math.CopySignOp, (self, self.like(other)), properties=_FAST)
@@ -489,6 +489,3 @@ class Element:
 
     def sigmoid(self) -> Element:
         return 1 / (1 + (-self).exp())
-
-
-_ = i1

@@ -62,7 +62,9 @@ def _of_type(type_: Attribute, at_border: bool) -> Iterator[str]:
             yield "C3"
         if type_.element_type is None:
             yield "C4"
-    elif isinstance(type_, (TupleType, DictType, UnionType, NnModuleType)) or (at_border and isinstance(type_, ListType)):
+    elif isinstance(type_, (TupleType, DictType, UnionType, NnModuleType)) or (
+        at_border and isinstance(type_, ListType)
+    ):
         yield "C5"
 
 

@@ -8,6 +8,7 @@ from xdsl.ir import Operation
 from xdsl.traits import Pure
 
 from flambeau.dialects.torch.ops import BindSymbolicShapeOp
+from flambeau.ir.builder import erase
 
 _PURE = Pure()
 
@@ -23,10 +24,8 @@ def eliminate_dead_code(module: ModuleOp) -> ModuleOp:
                     if _is_dead(op):
                         for result in op.results:
                             for use in list(result.uses):
-                                use.operation.detach()
-                                use.operation.erase()
-                        op.detach()
-                        op.erase()
+                                erase(use.operation)
+                        erase(op)
                     op = previous
     return module
 
@@ -35,5 +34,7 @@ def _is_dead(op: Operation) -> bool:
     if not op.results or op.regions or _PURE not in op.traits:
         return False
     return all(
-        isinstance(use.operation, BindSymbolicShapeOp) and use.index == 0 for result in op.results for use in result.uses
+        isinstance(use.operation, BindSymbolicShapeOp) and use.index == 0
+        for result in op.results
+        for use in result.uses
     )

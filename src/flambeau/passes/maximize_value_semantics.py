@@ -28,6 +28,7 @@ from flambeau.dialects.torch.ops import (
     ValueTensorLiteralOp,
 )
 from flambeau.dialects.torch.types import INT, ListType, NonValueTensorType, TensorType, to_value
+from flambeau.ir.builder import erase
 
 
 @dataclass
@@ -203,8 +204,7 @@ def _rewrite_block(block: Block) -> list[Diagnostic]:
             state.problems.append(_cannot_write(op, state))
         op = following
     for old in reversed(dead):
-        old.detach()
-        old.erase()
+        erase(old)
     return state.problems
 
 
@@ -220,7 +220,12 @@ def _rewrite_op(op: Operation, state: _Rewrite) -> bool:
         return True
     if isinstance(op, CopyToValueTensorOp) and op.operands[0] in views:
         view = views[op.operands[0]]
-        if view.cell.argument is not None and not view.steps and view.cell.version == 0 and view.cell.value is op.results[0]:
+        if (
+            view.cell.argument is not None
+            and not view.steps
+            and view.cell.version == 0
+            and view.cell.value is op.results[0]
+        ):
             return False
         op.results[0].replace_all_uses_with(state.read(view))
         return True

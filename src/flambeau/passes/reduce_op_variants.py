@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
@@ -16,6 +18,7 @@ from flambeau.dialects.torch.ops import (
     TorchOp,
 )
 from flambeau.dialects.torch.types import NonValueTensorType, to_non_value, to_value
+from flambeau.ir.builder import erase
 
 # In-place ops whose value form is not their name without the underscore.
 _RENAMED = {"aten.zero_": "aten.zeros_like"}
@@ -73,8 +76,7 @@ def _reduce(op: TorchOp, emitter: TorchEmitter, problems: list[Diagnostic]) -> N
         emitter.emit(OverwriteTensorContentsOp, (new, written))
         for result in op.results:
             result.replace_all_uses_with(written)
-        op.detach()
-        op.erase()
+        erase(op)
     elif schema.has_value_semantics or schema.is_read_only:
         operands = _read(emitter, op.operands)
         results = emitter.op(schema.name, operands, [to_value(r.type) for r in op.results])
@@ -82,15 +84,14 @@ def _reduce(op: TorchOp, emitter: TorchEmitter, problems: list[Diagnostic]) -> N
             if isinstance(old.type, NonValueTensorType):
                 new = emitter.value(CopyToNonValueTensorOp, (new,), to_non_value(new.type))
             old.replace_all_uses_with(new)
-        op.detach()
-        op.erase()
+        erase(op)
     elif schema.is_mutable:
         problems.append(
             diagnostic_for(op, "reduce op variants", "this op writes to its arguments and has no value form")
         )
 
 
-def _read(emitter: TorchEmitter, operands: tuple[SSAValue, ...] | list[SSAValue]) -> list[SSAValue]:
+def _read(emitter: TorchEmitter, operands: Iterable[SSAValue]) -> list[SSAValue]:
     return [
         emitter.value(CopyToValueTensorOp, (o,), to_value(o.type)) if isinstance(o.type, NonValueTensorType) else o
         for o in operands

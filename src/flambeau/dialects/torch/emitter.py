@@ -113,5 +113,5 @@ class TorchEmitter(OpBuilder):
 
 def dense(data: bytes, dtype: DType, shape: Sequence[int], element_type: Attribute | None = None) -> Attribute:
     """`dense<...>` from the raw bytes of the elements."""
-    type_ = BuiltinTensorType(element_type or dtype.torch_type, list(shape))
+    type_: Any = BuiltinTensorType(element_type or dtype.torch_type, list(shape))
     return DenseIntOrFPElementsAttr(type_, BytesAttr(data))

@@ -67,11 +67,11 @@ def analyze(graph: Graph) -> Aliasing:
         schema = schema_of(node)
         if schema is None:
             continue
-        sets = {s for r in schema.returns if r.alias for s in r.alias.sets}
+        sets = frozenset(s for r in schema.returns if r.alias for s in r.alias.sets)
         if not sets:
             continue
         for argument in _arguments_where(
-            node, schema, lambda a: a.alias is not None and bool(sets & set(a.alias.sets))
+            node, schema, lambda a, sets=sets: a.alias is not None and bool(sets & set(a.alias.sets))
         ):
             if schema.is_mutable or _shares(argument, node):
                 result.join(argument, node)

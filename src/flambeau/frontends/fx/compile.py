@@ -23,7 +23,7 @@ Program = Callable[[Keep, str], tuple[ModuleOp, Weights, Signature]]
 
 def import_model(
     model: Any,
-    args: tuple[Any, ...] | None,
+    args: Any,
     kwargs: Mapping[str, Any] | None,
     dynamic_shapes: Any,
     timings: dict[str, float],

@@ -165,9 +165,9 @@ def _add_result(importer: GraphImporter, results: list[SSAValue], value: SSAValu
 def _state(program: ExportedProgram, spec: Any) -> torch.Tensor:
     target = spec.target
     if target in program.state_dict:
-        return program.state_dict[target]  # type: ignore[no-any-return]
+        return program.state_dict[target]
     if target in program.constants:
-        return program.constants[target]  # type: ignore[no-any-return]
+        return program.constants[target]
     raise CompileError([Diagnostic("import", f"the exported program refers to {target!r} but does not hold it")])
 
 

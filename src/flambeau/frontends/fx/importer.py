@@ -6,7 +6,7 @@ import math
 import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch.fx import Graph, GraphModule, Node
@@ -155,7 +155,7 @@ class GraphImporter:
     def _call_function(self, node: Node, owner: Any) -> None:
         target = node.target
         if target is operator.getitem:
-            source, index = node.args
+            source, index = node.args[0], cast(Any, node.args[1])
             parts = self.resolve(source)
             # Without parts, the source was a problem.
             self.values[node] = parts[index] if isinstance(parts, (list, dict)) else self._placeholder(node)
@@ -229,9 +229,7 @@ class GraphImporter:
                 "Convert it to a dense tensor of a standard dtype before compiling.",
             )
         is_real = tensor.device.type == "cpu" and not _is_fake(tensor)
-        # IREE's compiler crashes on the text of complex128.
-        inline = inline and dtype is not dtypes.complex128 and tensor.nbytes <= INLINE_BYTES
-        if is_real and (tensor.numel() == 0 or inline):
+        if is_real and (tensor.numel() == 0 or (inline and tensor.nbytes <= INLINE_BYTES)):
             data = tensor.detach().resolve_conj().resolve_neg().contiguous().cpu().reshape(-1)
             raw = data.view(torch.uint8).numpy().tobytes() if data.numel() else b""
             return self.emitter.literal(dense(raw, dtype, tensor.shape), dtype, tensor.shape)

@@ -61,7 +61,7 @@ def _finish(b: LinalgBuilder, result: Tensor, bias: Tensor | None, x: Tensor) ->
     def add(e: Element, c: Element) -> Element:
         return e + c
 
-    return b.elementwise([result, column], add, x.dtype, b.sizes(result))  # type: ignore[no-any-return]
+    return b.elementwise([result, column], add, x.dtype, b.sizes(result))
 
 
 def _convolve(

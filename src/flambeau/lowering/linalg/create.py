@@ -98,12 +98,12 @@ def item(b: LinalgBuilder, x: Tensor) -> Any:
 
 @linalg_rule("aten.arange")
 def arange(b: LinalgBuilder, end: Any, *_: Any) -> Tensor:
-    return arange_step(b, 0, end, 1)  # type: ignore[no-any-return]
+    return arange_step(b, 0, end, 1)
 
 
 @linalg_rule("aten.arange.start")
 def arange_start(b: LinalgBuilder, start: Any, end: Any, *_: Any) -> Tensor:
-    return arange_step(b, start, end, 1)  # type: ignore[no-any-return]
+    return arange_step(b, start, end, 1)
 
 
 @linalg_rule("aten.arange.start_step")

@@ -12,7 +12,8 @@ from flambeau.lowering.linalg.builder import LinalgBuilder
 from flambeau.lowering.linalg.rules import LINALG_RULES
 
 FAMILIES = (
-    "pointwise", "view", "create", "matmul", "reduce", "normalization", "scan", "conv", "pool", "pad", "index", "scatter",
+    "pointwise", "view", "create", "matmul", "reduce", "normalization", "scan", "conv", "pool", "pad", "index",
+    "scatter",
 )  # fmt: skip
 """The modules of this folder that add rules to the table."""
 

@@ -88,19 +88,19 @@ def addbmm(b: LinalgBuilder, bias: Tensor, x: Tensor, y: Tensor, beta: Any, alph
 @linalg_rule("aten.outer", "aten.ger")
 def outer(b: LinalgBuilder, x: Tensor, y: Tensor) -> Tensor:
     dtype = b.out_dtype
-    return b.elementwise([b.unsqueeze(x, 1), y], lambda p, q: p.to(dtype) * q.to(dtype), dtype)  # type: ignore[no-any-return]
+    return b.elementwise([b.unsqueeze(x, 1), y], lambda p, q: p.to(dtype) * q.to(dtype), dtype)
 
 
 def finish(b: LinalgBuilder, out: Tensor, bias: Tensor | None, beta: Any, alpha: Any) -> Tensor:
     """alpha * out + beta * bias in one loop, rounded to the result's dtype once."""
     dtype = b.out_dtype
     if bias is None or (isinstance(beta, (int, float)) and beta == 0):
-        return b.to(out, dtype) if alpha == 1 else b.elementwise([out], lambda e: e * alpha, dtype)  # type: ignore[no-any-return]
+        return b.to(out, dtype) if alpha == 1 else b.elementwise([out], lambda e: e * alpha, dtype)
 
     def add(e: Element, c: Element) -> Element:
         return e * alpha + e.like(c) * beta
 
-    return b.elementwise([out, bias], add, dtype, b.sizes(out))  # type: ignore[no-any-return]
+    return b.elementwise([out, bias], add, dtype, b.sizes(out))
 
 
 # --- Attention ---
@@ -156,18 +156,19 @@ def attention_weights(
 
 def safe_softmax(b: LinalgBuilder, x: Tensor, dtype: DType, masked_rows: bool) -> Tensor:
     last = [x.rank - 1]
+    everywhere, rows = tuple(range(x.rank)), tuple(range(x.rank - 1))
     most = b.reduce([x], last, [(float("-inf"), x.dtype)], lambda e, acc: acc.maximum(e))[0]
 
     def shifted(e: Element, m: Element) -> Element:
         return (e - ((m == float("-inf")).select(m.like(0), m) if masked_rows else m)).exp()
 
-    powers = b.along(x, [most], last, shifted, x.dtype)
+    powers = b.elementwise_over([(x, everywhere), (most, rows)], b.sizes(x), shifted, x.dtype)
     total = b.reduce([powers], last, [(0, x.dtype)], lambda e, acc: acc + e)[0]
 
     def normal(p: Element, t: Element) -> Element:
         return p / ((t == 0).select(t.like(1), t) if masked_rows else t)
 
-    return b.along(powers, [total], last, normal, dtype)
+    return b.elementwise_over([(powers, everywhere), (total, rows)], b.sizes(x), normal, dtype)
 
 
 def _repeat_heads(b: LinalgBuilder, x: Tensor, query: Tensor) -> Tensor:

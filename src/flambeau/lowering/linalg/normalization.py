@@ -145,7 +145,7 @@ def native_layer_norm(
 def layer_norm(
     b: LinalgBuilder, x: Tensor, shape: Sequence[Size], weight: Tensor | None, bias: Tensor | None, eps: float, _: bool
 ) -> Tensor:
-    return native_layer_norm(b, x, shape, weight, bias, eps)[0]  # type: ignore[no-any-return]
+    return native_layer_norm(b, x, shape, weight, bias, eps)[0]
 
 
 @linalg_rule("aten._fused_rms_norm")
@@ -164,7 +164,7 @@ def fused_rms_norm(
 
 @linalg_rule("aten.rms_norm")
 def rms_norm(b: LinalgBuilder, x: Tensor, shape: Sequence[Size], weight: Tensor | None, eps: float | None) -> Tensor:
-    return fused_rms_norm(b, x, shape, weight, eps)[0]  # type: ignore[no-any-return]
+    return fused_rms_norm(b, x, shape, weight, eps)[0]
 
 
 # --- Group norm ---
@@ -203,7 +203,7 @@ def native_group_norm(
 def group_norm(
     b: LinalgBuilder, x: Tensor, groups: int, weight: Tensor | None, bias: Tensor | None, eps: float, _: bool
 ) -> Tensor:
-    return native_group_norm(b, x, weight, bias, 0, 0, 0, groups, eps)[0]  # type: ignore[no-any-return]
+    return native_group_norm(b, x, weight, bias, 0, 0, 0, groups, eps)[0]
 
 
 # --- Batch norm and instance norm ---
@@ -299,14 +299,14 @@ def native_batch_norm_no_training(
     momentum: float,
     eps: float,
 ) -> tuple[Tensor, ...]:
-    return native_batch_norm(b, x, weight, bias, mean, variance, False, momentum, eps)  # type: ignore[no-any-return]
+    return native_batch_norm(b, x, weight, bias, mean, variance, False, momentum, eps)
 
 
 @linalg_rule("aten._native_batch_norm_legit.no_stats")
 def native_batch_norm_no_stats(
     b: LinalgBuilder, x: Tensor, weight: Tensor | None, bias: Tensor | None, training: bool, momentum: float, eps: float
 ) -> tuple[Tensor, ...]:
-    return native_batch_norm(b, x, weight, bias, None, None, True, momentum, eps)  # type: ignore[no-any-return]
+    return native_batch_norm(b, x, weight, bias, None, None, True, momentum, eps)
 
 
 @linalg_rule("aten._native_batch_norm_legit_functional")
@@ -335,7 +335,7 @@ def native_batch_norm_functional(
                 new = new * (size / (size - 1))
             return old.to(new.dtype) * (1 - momentum) + new * momentum
 
-        return b.elementwise([running, batch], blend, running.dtype)  # type: ignore[no-any-return]
+        return b.elementwise([running, batch], blend, running.dtype)
 
     return result, batch_mean, inverse, moved(mean, batch_mean, False), moved(variance, batch_variance, True)
 

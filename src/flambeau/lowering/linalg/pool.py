@@ -250,7 +250,7 @@ def _adaptive_avg_pool(b: LinalgBuilder, x: Tensor, out: list[Size]) -> Tensor:
         dims = range(x.rank - n, x.rank)
         total = b.reduce([x], dims, [(0, dtype)], lambda e, acc: acc + e.to(dtype), keepdim=True)[0]
         count = b.product(size)
-        return b.elementwise([total], lambda e: e / b.scalar(b.index(count)), x.dtype)  # type: ignore[no-any-return]
+        return b.elementwise([total], lambda e: e / b.scalar(b.index(count)), x.dtype)
     kernel = _even_windows(size, out)
     if kernel is not None:
         return _avg_pool(b, x, n, kernel, [], 0, False, True, None)

@@ -43,7 +43,7 @@ def keep(b: LinalgBuilder, reduced: Tensor, x: Tensor, dims: Sequence[int], keep
 
 
 def per_element(b: LinalgBuilder, x: Tensor, body: Callable[[Element], Any], dtype: DType) -> Tensor:
-    return b.elementwise([x], body, dtype)  # type: ignore[no-any-return]
+    return b.elementwise([x], body, dtype)
 
 
 def total(
@@ -67,7 +67,7 @@ def total(
             even = n - n % 1024
             parts = (_part(b, x, dims[0], 0, even), _part(b, x, dims[0], even, n - even))
             first, rest = (total(b, part, sorted([*dims, *later]), term, given, dtype) for part in parts)
-            return b.elementwise([first, rest], lambda e, f: e + f, dtype)  # type: ignore[no-any-return]
+            return b.elementwise([first, rest], lambda e, f: e + f, dtype)
     kept = [i for i in range(x.rank) if i not in dims]
     around = tuple(i for i in kept if i not in later)
     sizes = b.sizes(x)
@@ -137,7 +137,7 @@ def sum_dim(b: LinalgBuilder, x: Tensor, dim: Dims, keepdim: bool, dtype: int | 
 
 @linalg_rule("aten.sum")
 def sum_(b: LinalgBuilder, x: Tensor, dtype: int | None) -> Tensor:
-    return sum_dim(b, x, None, False, dtype)  # type: ignore[no-any-return]
+    return sum_dim(b, x, None, False, dtype)
 
 
 @linalg_rule("aten.nansum")
@@ -156,7 +156,7 @@ def mean_dim(b: LinalgBuilder, x: Tensor, dim: Dims, keepdim: bool, dtype: int |
 
 @linalg_rule("aten.mean")
 def mean(b: LinalgBuilder, x: Tensor, dtype: int | None) -> Tensor:
-    return mean_dim(b, x, None, False, dtype)  # type: ignore[no-any-return]
+    return mean_dim(b, x, None, False, dtype)
 
 
 def mean_over(b: LinalgBuilder, x: Tensor, dims: Sequence[int], term: Term = lambda e: e, **how: Any) -> Tensor:
@@ -176,7 +176,7 @@ def prod_dim(b: LinalgBuilder, x: Tensor, dim: Dims, keepdim: bool, dtype: int |
 
 @linalg_rule("aten.prod")
 def prod(b: LinalgBuilder, x: Tensor, dtype: int | None) -> Tensor:
-    return prod_dim(b, x, None, False, dtype)  # type: ignore[no-any-return]
+    return prod_dim(b, x, None, False, dtype)
 
 
 @linalg_rule("aten.count_nonzero.dim_IntList")
@@ -186,7 +186,7 @@ def count_nonzero_dims(b: LinalgBuilder, x: Tensor, dim: Dims) -> Tensor:
 
 @linalg_rule("aten.count_nonzero")
 def count_nonzero(b: LinalgBuilder, x: Tensor, dim: int | None) -> Tensor:
-    return count_nonzero_dims(b, x, dim)  # type: ignore[no-any-return]
+    return count_nonzero_dims(b, x, dim)
 
 
 # --- Extremes ---
@@ -355,17 +355,17 @@ def vector_norm(b: LinalgBuilder, x: Tensor, ord: float | None, dim: Dims, keepd
 
 @linalg_rule("aten.norm.ScalarOpt_dim")
 def norm_dim(b: LinalgBuilder, x: Tensor, p: float | None, dim: Dims, keepdim: bool) -> Tensor:
-    return vector_norm(b, x, p, dim, keepdim, None)  # type: ignore[no-any-return]
+    return vector_norm(b, x, p, dim, keepdim, None)
 
 
 @linalg_rule("aten.norm.Scalar")
 def norm(b: LinalgBuilder, x: Tensor, p: float | None) -> Tensor:
-    return vector_norm(b, x, p, None, False, None)  # type: ignore[no-any-return]
+    return vector_norm(b, x, p, None, False, None)
 
 
 @linalg_rule("aten.norm.ScalarOpt_dtype")
 def norm_dtype(b: LinalgBuilder, x: Tensor, p: float | None, dtype: int) -> Tensor:
-    return vector_norm(b, x, p, None, False, dtype)  # type: ignore[no-any-return]
+    return vector_norm(b, x, p, None, False, dtype)
 
 
 @linalg_rule("aten.logsumexp", "aten.special_logsumexp")

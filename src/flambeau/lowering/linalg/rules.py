@@ -36,7 +36,9 @@ def pointwise(*names: str, inputs: str = "result") -> Callable[[Callable[..., An
     return register
 
 
-def apply_pointwise(b: LinalgBuilder, args: tuple[Any, ...], body: Callable[..., Any], inputs: str = "result") -> Tensor:
+def apply_pointwise(
+    b: LinalgBuilder, args: tuple[Any, ...], body: Callable[..., Any], inputs: str = "result"
+) -> Tensor:
     """One loop that calls `body` with an element of each tensor argument."""
     tensors = [a for a in args if isinstance(a, Tensor)]
     dtype = b.out_dtype
@@ -59,7 +61,7 @@ def apply_pointwise(b: LinalgBuilder, args: tuple[Any, ...], body: Callable[...,
                 converted.append(argument)
         return body(*converted)
 
-    return b.elementwise(tensors, at_element, dtype)  # type: ignore[no-any-return]
+    return b.elementwise(tensors, at_element, dtype)
 
 
 def _is_number(value: Any) -> bool:

@@ -193,7 +193,7 @@ def write_indexed(
         return masked
     ix = indexing(b, x, [_wide(b, i) for i in indices], check)
     if not ix.dims:
-        return b.elementwise([x, values], overwrite if not accumulate else add, x.dtype, b.sizes(x))  # type: ignore[no-any-return]
+        return b.elementwise([x, values], overwrite if not accumulate else add, x.dtype, b.sizes(x))
     sizes = [b.size(x, d) for d in ix.dims]
     rows = b.elementwise(
         ix.tensors,
@@ -272,7 +272,7 @@ def _masked_fill(
         new = old + value.to(old.dtype) if accumulate else value
         return flag.to(dtypes.bool_).select(new.to(x.dtype), old)
 
-    return b.elementwise([x, mask, values], choose, x.dtype, sizes)  # type: ignore[no-any-return]
+    return b.elementwise([x, mask, values], choose, x.dtype, sizes)
 
 
 def _check_broadcast(b: LinalgBuilder, values: Tensor, sizes: Sequence[Size]) -> None:
@@ -463,4 +463,4 @@ def masked_scatter(b: LinalgBuilder, x: Tensor, mask: Tensor, source: Tensor) ->
         at = (number - 1).maximum(0).minimum(b.element(available, dtypes.int64) - 1)
         return flag.select(b.load(flat, [b.as_index(at)]), old)
 
-    return b.elementwise([x, flags, numbers], choose, x.dtype, sizes)  # type: ignore[no-any-return]
+    return b.elementwise([x, flags, numbers], choose, x.dtype, sizes)

@@ -61,13 +61,15 @@ def view_dtype(b: LinalgBuilder, x: Tensor, dtype: int) -> Tensor:
         raise Unsupported(f"a view of {x.dtype} as {target}, which has another size")
     from xdsl.dialects import arith
 
-    return b.elementwise([x], lambda e: e.emit(arith.BitcastOp, (e,), target), target)  # type: ignore[no-any-return]
+    return b.elementwise([x], lambda e: e.emit(arith.BitcastOp, (e,), target), target)
 
 
 # --- Shapes ---
 
 
-@linalg_rule("aten.view", "aten.reshape", "aten._unsafe_view", "aten.view_copy", "aten._reshape_alias", "aten._reshape_copy")
+@linalg_rule(
+    "aten.view", "aten.reshape", "aten._unsafe_view", "aten.view_copy", "aten._reshape_alias", "aten._reshape_copy"
+)
 def view(b: LinalgBuilder, x: Tensor, sizes: list[Size], *_: Any) -> Tensor:
     return b.reshape(x, infer_size(b, x, sizes))
 
@@ -137,7 +139,7 @@ def t(b: LinalgBuilder, x: Tensor) -> Tensor:
 
 @linalg_rule("aten.mT", "aten.adjoint")
 def mt(b: LinalgBuilder, x: Tensor) -> Tensor:
-    return transpose(b, x, -2, -1)  # type: ignore[no-any-return]
+    return transpose(b, x, -2, -1)
 
 
 @linalg_rule("aten.permute", "aten.permute_copy")
@@ -154,12 +156,12 @@ def movedim(b: LinalgBuilder, x: Tensor, source: list[int], destination: list[in
 
 @linalg_rule("aten.movedim.int", "aten.moveaxis.int")
 def movedim_int(b: LinalgBuilder, x: Tensor, source: int, destination: int) -> Tensor:
-    return movedim(b, x, [source], [destination])  # type: ignore[no-any-return]
+    return movedim(b, x, [source], [destination])
 
 
 @linalg_rule("aten.expand", "aten.expand_copy")
 def expand(b: LinalgBuilder, x: Tensor, sizes: list[Size], implicit: bool) -> Tensor:
-    return broadcast_to(b, x, sizes)  # type: ignore[no-any-return]
+    return broadcast_to(b, x, sizes)
 
 
 @linalg_rule("aten.broadcast_to")
@@ -187,8 +189,8 @@ def broadcast_tensors(b: LinalgBuilder, tensors: list[Tensor]) -> list[Tensor]:
 @linalg_rule("aten.repeat", "aten.tile")
 def repeat(b: LinalgBuilder, x: Tensor, times: list[Size]) -> Tensor:
     rank = max(len(times), x.rank)
-    times = [1] * (rank - len(times)) + list(times)
-    sizes = [1] * (rank - x.rank) + b.sizes(x)
+    times = [*[1] * (rank - len(times)), *times]
+    sizes: list[Size] = [*[1] * (rank - x.rank), *b.sizes(x)]
     # [2, 3] repeated [a, b] times is [1, 2, 1, 3] broadcast to [a, 2, b, 3], then flattened pairwise.
     spread = b.reshape(x, [s for size in sizes for s in (1, size)])
     full = b.broadcast_to(spread, [s for n, size in zip(times, sizes, strict=True) for s in (n, size)])
@@ -202,7 +204,9 @@ def slice_bounds(b: LinalgBuilder, size: Size, start: Any, end: Any, step: int) 
     """Start and length of Python's `start:end:step` on a dimension."""
     first = _clamped(b, 0 if start is None else start, size)
     last = size if end is None or (isinstance(end, int) and end == INT64_MAX) else _clamped(b, end, size)
-    return first, b.maximum(b.ceildiv(b.sub(last, first), step), 0) if first != 0 or last is not size or step != 1 else size
+    return first, b.maximum(
+        b.ceildiv(b.sub(last, first), step), 0
+    ) if first != 0 or last is not size or step != 1 else size
 
 
 def _clamped(b: LinalgBuilder, position: Size, size: Size) -> Size:
@@ -275,7 +279,7 @@ def _even_parts(b: LinalgBuilder, x: Tensor, at: int, part: Size, count: int | N
     if count is None:
         raise Unsupported("a split of a dimension whose size is not known gives an unknown number of tensors")
     sizes = [b.minimum(part, b.maximum(b.sub(size, b.mul(part, i)), 0)) for i in range(count)]
-    return split_with_sizes(b, x, sizes, at)  # type: ignore[no-any-return]
+    return split_with_sizes(b, x, sizes, at)
 
 
 @linalg_rule("aten.split.Tensor")
@@ -296,7 +300,7 @@ def tensor_split(b: LinalgBuilder, x: Tensor, sections: int, dim: int) -> list[T
     rest = b.mod(size, sections)
     part = b.floordiv(size, sections)
     sizes = [b.select(b.compare("slt", i, rest), b.add(part, 1), part) for i in range(sections)]
-    return split_with_sizes(b, x, sizes, at)  # type: ignore[no-any-return]
+    return split_with_sizes(b, x, sizes, at)
 
 
 @linalg_rule("aten.unbind.int", "aten.unbind_copy.int")
@@ -335,7 +339,7 @@ def cat(b: LinalgBuilder, tensors: list[Tensor], dim: int) -> Tensor:
 @linalg_rule("aten.stack")
 def stack(b: LinalgBuilder, tensors: list[Tensor], dim: int) -> Tensor:
     at = b.dim(dim, tensors[0].rank + 1)
-    return cat(b, [b.unsqueeze(x, at) for x in tensors], at)  # type: ignore[no-any-return]
+    return cat(b, [b.unsqueeze(x, at) for x in tensors], at)
 
 
 # --- Reordering ---

@@ -14,6 +14,7 @@ from flambeau.diagnostics import Unsupported
 from flambeau.dialects.torch.ops import TorchOp
 from flambeau.infer.builder import TorchBuilder, python_value
 from flambeau.infer.rules import InferenceError
+from flambeau.ir.builder import erase
 from flambeau.ir.conversion import Conversion, RuleTable
 from flambeau.passes.decompose.rules import DECOMPOSITIONS
 
@@ -57,8 +58,7 @@ class Decomposition(Conversion):
             old.replace_all_uses_with(value)
         # A decomposition may use ops that have one themselves: those are next.
         first = before.next_op if before is not None else op.parent_block().first_op  # type: ignore[union-attr]
-        op.detach()
-        op.erase()
+        erase(op)
         while first is not None and first is not self.following:
             following = first.next_op
             self.convert_op(first)

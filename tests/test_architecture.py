@@ -1,0 +1,187 @@
+"""The shape of the code base: who imports whom, what an import costs, which names are public."""
+
+from __future__ import annotations
+
+import ast
+import json
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import flambeau
+
+ROOT = Path(flambeau.__file__).parent
+ORDER = ("ir", "dialects", "infer", "frontends", "passes", "lowering", "engines", "testing", "explorer")
+"""A folder imports from itself and from those before it."""
+BASE = ("diagnostics",)
+"""Root modules below the folders: of these they import from `ir` only, and every folder may import them."""
+TORCH_FREE = ("ir", "dialects", "infer", "passes", "lowering", "frontends.nn")
+MAX_LINES = 700
+
+
+def files() -> list[Path]:
+    return sorted(p for p in ROOT.rglob("*.py") if "__pycache__" not in p.parts)
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(ROOT.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def part_of(module: str) -> str:
+    """The folder or root module that a module belongs to: `lowering` of `flambeau.lowering.linalg.view`."""
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 else ""
+
+
+def imports_of(path: Path) -> Iterator[tuple[int, str]]:
+    """Every module of ours that a file imports, at the top or within a function, but not for types only."""
+    tree = ast.parse(path.read_text())
+    for_types = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        for inner in ast.walk(node)
+    }
+    for node in ast.walk(tree):
+        if id(node) in for_types:
+            continue
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}:{node.lineno}: relative import"
+            names = [node.module or ""]
+            if node.module == "flambeau":
+                names = [f"flambeau.{alias.name}" for alias in node.names]
+        else:
+            continue
+        yield from ((node.lineno, name) for name in names if name.split(".")[0] == "flambeau")
+
+
+def test_folders_import_from_those_before_them() -> None:
+    wrong = []
+    for path in files():
+        part = part_of(module_name(path))
+        if part not in ORDER and part not in BASE:
+            continue
+        allowed = {"ir", *BASE} if part in BASE else {*ORDER[: ORDER.index(part) + 1], *BASE}
+        wrong += [
+            f"{path.relative_to(ROOT)}:{line} imports {name}"
+            for line, name in imports_of(path)
+            if part_of(name) not in allowed
+        ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_every_folder_has_its_place_in_the_order() -> None:
+    folders = {p.parent.name for p in ROOT.glob("*/__init__.py")}
+    assert folders - {"commands"} <= set(ORDER)
+
+
+def test_only_the_command_line_imports_the_command_line() -> None:
+    for path in files():
+        if part_of(module_name(path)) not in ("commands", "cli"):
+            assert not [name for _, name in imports_of(path) if part_of(name) in ("commands", "cli")], path
+
+
+def python(code: str) -> str:
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env={"PYTHONPATH": str(ROOT.parent)}, check=False
+    )
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+def test_import_flambeau_imports_neither_torch_nor_xdsl() -> None:
+    code = "import sys, json, flambeau; print(json.dumps(sorted(m.split('.')[0] for m in sys.modules)))"
+    loaded = set(json.loads(python(code)))
+    assert not loaded & {"torch", "xdsl", "numpy", "iree", "click", "transformers"}
+
+
+def test_import_flambeau_is_fast() -> None:
+    def seconds(code: str) -> float:
+        start = time.perf_counter()
+        python(code)
+        return time.perf_counter() - start
+
+    seconds("import flambeau")  # writes the byte code
+    pairs = [(seconds("pass"), seconds("import flambeau")) for _ in range(7)]
+    cost = statistics.median(b for _, b in pairs) - statistics.median(a for a, _ in pairs)
+    assert cost < 0.150
+
+
+def test_the_compiler_needs_no_torch() -> None:
+    """In an interpreter where `import torch` raises, everything behind the frontends can be imported."""
+    names = [
+        name
+        for path in files()
+        if any((name := module_name(path)).startswith(f"flambeau.{folder}") for folder in TORCH_FREE)
+    ]
+    assert len(names) > 40
+    code = f"""
+import sys, importlib
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("torch", "transformers"):
+            raise ImportError(f"{{name}} is not here")
+sys.meta_path.insert(0, Refuse())
+for name in {names!r}:
+    importlib.import_module(name)
+import flambeau
+flambeau.compile, flambeau.load, flambeau.Module, flambeau.CompileError, flambeau.fx
+assert "torch" not in sys.modules
+"""
+    python(code)
+
+
+def test_mlir_text_is_lowered_without_torch() -> None:
+    code = """
+import sys
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] == "torch":
+            raise ImportError(f"{name} is not here")
+sys.meta_path.insert(0, Refuse())
+from flambeau.dialects.context import parse_module
+from flambeau.opt import run_pipeline
+module = parse_module('''
+func.func @main(%x: !torch.vtensor<[2,?],f32>) -> !torch.vtensor<[2,?],f32> {
+  %0 = torch.aten.relu %x : !torch.vtensor<[2,?],f32> -> !torch.vtensor<[2,?],f32>
+  return %0 : !torch.vtensor<[2,?],f32>
+}
+''', "x.mlir")
+names = "torch-function-to-torch-backend-pipeline,torch-backend-to-linalg-on-tensors-backend-pipeline"
+print([op.name for op in run_pipeline(module, names).walk()])
+"""
+    assert "linalg.generic" in python(code)
+
+
+PUBLIC = ["CompileError", "Diagnostic", "Module", "OutputType", "compile", "fx", "load"]
+
+
+def test_public_names() -> None:
+    """These names are a contract: other people's scripts call them."""
+    assert sorted(flambeau.__all__) == PUBLIC
+    for name in PUBLIC:
+        assert getattr(flambeau, name) is not None
+        assert name in dir(flambeau)
+    assert sorted(flambeau.fx.__all__) == ["OutputType", "export_and_import", "stateless_fx_import"]
+    assert [str(o) for o in flambeau.OutputType] == ["raw", "torch", "linalg-on-tensors", "stablehlo", "tosa"]
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        flambeau.nothing  # noqa: B018
+
+
+def test_no_file_is_long() -> None:
+    long = {str(p.relative_to(ROOT)): n for p in files() if (n := len(p.read_text().splitlines())) > MAX_LINES}
+    assert not long
+
+
+def test_no_file_is_a_drawer() -> None:
+    """Names say what is inside."""
+    names = {p.stem for p in files()}
+    assert not names & {"utils", "util", "helpers", "misc", "common_utils", "manager"}

@@ -1,0 +1,103 @@
+"""The model zoo, compiled unedited and run: the numbers are those of eager PyTorch."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import pytest
+import torch
+from torch.utils import _pytree as pytree
+
+import flambeau
+from flambeau.testing.models import MODELS
+
+BATCH, SEQUENCE = 2, 8
+TOLERANCE = 1e-4
+
+
+@cache
+def model(name: str, small: bool = True) -> torch.nn.Module:
+    return MODELS[name].build(small=small)
+
+
+def compiled(name: str, output_type: str, dynamic: bool = False, small: bool = True) -> flambeau.Module:
+    zoo = MODELS[name]
+    inputs = zoo.inputs(BATCH, SEQUENCE, small=small)
+    shapes = zoo.dynamic_shapes() if dynamic else None
+    return flambeau.compile(model(name, small), (), inputs, dynamic_shapes=shapes, output_type=output_type)
+
+
+def assert_close(actual: Any, expected: Any) -> None:
+    """Equal trees (a cache object is its tensors), and a relative error of each leaf within the tolerance."""
+    actual_leaves, actual_tree = pytree.tree_flatten(actual)
+    expected_leaves, expected_tree = pytree.tree_flatten(expected)
+    assert actual_tree == expected_tree
+    assert any(isinstance(leaf, torch.Tensor) for leaf in expected_leaves)
+    for a, e in zip(actual_leaves, expected_leaves, strict=True):
+        if not isinstance(e, torch.Tensor):
+            assert a == e
+            continue
+        assert a.shape == e.shape
+        assert a.dtype == e.dtype
+        error = ((a.double() - e.double()).abs().max() / e.double().abs().max().clamp(min=1e-6)).item()
+        assert error <= TOLERANCE
+
+
+def check(name: str, dynamic: bool, small: bool, sizes: list[tuple[int, int]]) -> None:
+    module = compiled(name, "linalg-on-tensors", dynamic, small)
+    run = flambeau.load(module, profile="quick" if small else "model")
+    for batch, sequence in sizes:
+        inputs = MODELS[name].inputs(batch, sequence, small=small)
+        with torch.no_grad():
+            expected = model(name, small)(**inputs)
+        assert_close(run(**inputs), expected)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_model_runs_as_in_eager(name: str) -> None:
+    """S12, S89: unmodified, with its cache where it has one."""
+    check(name, dynamic=False, small=True, sizes=[(BATCH, SEQUENCE)])
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_one_compilation_serves_many_sizes(name: str) -> None:
+    """S89: batch and, for text, sequence length are dynamic down to the machine code."""
+    check(name, dynamic=True, small=True, sizes=[(BATCH, SEQUENCE), (3, 11)])
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_text_of_a_model_is_real_mlir(name: str) -> None:
+    """`raw` and `torch` verify in torch-mlir, linalg in IREE's MLIR; pretty and generic, static and dynamic."""
+    for dynamic in (False, True):
+        raw = compiled(name, "raw", dynamic)
+        verify_in_torch_mlir(raw.text())
+        contract = flambeau.compile(raw, output_type="torch")
+        verify_in_torch_mlir(contract.text())
+        linalg = flambeau.compile(contract, output_type="linalg-on-tensors")
+        for generic in (False, True):
+            verify_in_iree(linalg.text(generic=generic))
+        linalg.verify()
+
+
+@pytest.mark.full_models
+@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
+@pytest.mark.parametrize("name", MODELS)
+def test_a_model_of_published_size(name: str, dynamic: bool) -> None:
+    check(name, dynamic, small=False, sizes=[(2, 64), (1, 48)] if dynamic else [(BATCH, SEQUENCE)])
+
+
+def verify_in_torch_mlir(text: str) -> None:
+    ir = pytest.importorskip("torch_mlir.ir")
+    from torch_mlir.dialects import torch as torch_dialect
+
+    with ir.Context() as context:
+        torch_dialect.register_dialect(context)
+        assert ir.Module.parse(text, context).operation.verify()
+
+
+def verify_in_iree(text: str) -> None:
+    from iree.compiler import ir
+
+    with ir.Context() as context:
+        assert ir.Module.parse(text, context).operation.verify()
