@@ -210,9 +210,11 @@ def load(module: Module | str | Path, *, engine: Any = "iree", **options: Any) -
     """A callable that runs the program, on torch tensors or numpy arrays. Takes a `Module` or a saved artefact."""
     if isinstance(module, (str, Path)):
         if Path(module).suffix == ".mlir":
-            from flambeau.files import read_module
+            from flambeau.files import read_module, require_weights
 
-            return load(compile(read_module(Path(module))), engine=engine, **options)
+            read = read_module(Path(module))
+            require_weights(read, Path(module))
+            return load(compile(read), engine=engine, **options)
         from flambeau.engines.iree.executable import load_executable
 
         return load_executable(Path(module), **options)

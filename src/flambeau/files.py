@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from xdsl.dialects import func
+from xdsl.dialects.builtin import DenseResourceAttr, ModuleOp
 from xdsl.dialects.builtin import TensorType as BuiltinTensorType
 from xdsl.ir import Attribute
 
@@ -36,18 +37,18 @@ def read_module(path: Path) -> Module:
     """Read a module that `save` wrote, or any MLIR text of the dialects that we know."""
     from xdsl.utils.exceptions import ParseError
 
-    from flambeau.dialects.context import parse_module
-    from flambeau.engines.safetensors_file import read_safetensors
+    from flambeau.dialects.context import blobs, make_context, parse_module
 
+    context = make_context()
     try:
         text = path.read_text()
     except (OSError, UnicodeDecodeError) as e:
         raise CompileError([Diagnostic("read", f"cannot read {path}: {e}")]) from e
     try:
-        op = parse_module(text, str(path))
+        op = parse_module(text, str(path), context)
     except ParseError as e:
         raise CompileError([Diagnostic("read", f"{path} is not MLIR that Flambeau reads: {e}")]) from e
-    weights = Weights(dict(read_safetensors(weights_path(path)))) if weights_path(path).exists() else Weights()
+    weights = _read_weights(op, path, blobs(context))
     signatures = {f.sym_name.data: signature_of(f) for f in op.ops if isinstance(f, func.FuncOp) and f.body.blocks}
     dialects = {inner.name.split(".")[0] for inner in op.walk()}
     output = OutputType.RAW if "torch" in dialects else OutputType.LINALG_ON_TENSORS
@@ -56,6 +57,45 @@ def read_module(path: Path) -> Module:
     elif "tosa" in dialects:
         output = OutputType.TOSA
     return Module(op, weights, signatures, output)
+
+
+def _read_weights(module: ModuleOp, path: Path, inline: Mapping[str, bytes]) -> Weights:
+    """The weights that a module refers to: those in its text, and those in the file beside it."""
+    import numpy as np
+
+    from flambeau.engines.arrays import numpy_dtype
+    from flambeau.engines.safetensors_file import read_safetensors, restore
+
+    found = read_safetensors(weights_path(path)) if weights_path(path).exists() else {}
+    for name, spec in resources(module).items():
+        shape = tuple(d or 0 for d in spec.shape)
+        if name in inline:
+            elements = np.frombuffer(inline[name], spec.dtype.storage)
+            found[name] = elements.view(numpy_dtype(spec.dtype)).reshape(shape)
+        elif name in found and spec.dtype.is_complex:
+            found[name] = restore(found[name], spec.dtype, shape)
+    return Weights(dict(found))
+
+
+def resources(module: ModuleOp) -> dict[str, TensorSpec]:
+    """The names and types of the weights that a module refers to."""
+    found: dict[str, TensorSpec] = {}
+    for op in module.walk():
+        for attribute in (*op.properties.values(), *op.attributes.values()):
+            if isinstance(attribute, DenseResourceAttr):
+                spec = _spec(attribute.type)
+                assert isinstance(spec, TensorSpec)
+                found[attribute.resource_handle.data] = spec
+    return found
+
+
+def require_weights(module: Module, path: Path) -> None:
+    """Raise CompileError if weights of a module that was read from a file are missing."""
+    missing = [name for name in resources(module.op) if name not in module.weights]
+    if missing:
+        names = ", ".join(missing[:5]) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
+        reason = f"{path} refers to weights that are neither in it nor in {weights_path(path)}: {names}"
+        raise CompileError([Diagnostic("read", reason)])
 
 
 def signature_of(function: func.FuncOp) -> Signature:
@@ -72,7 +112,8 @@ def _spec(type_: Attribute) -> TensorSpec | ScalarSpec:
     if isinstance(type_, TensorType) and type_.shape is not None and type_.dtype is not None:
         return TensorSpec(type_.shape, type_.dtype)
     if isinstance(type_, BuiltinTensorType):
-        dtype = next((d for d in dtypes.DTYPES if d.builtin == type_.element_type), None)
+        element = type_.element_type
+        dtype = next((d for d in dtypes.DTYPES if element in (d.builtin, d.torch_type)), None)
         if dtype is not None:
             return TensorSpec(tuple(None if d < 0 else d for d in type_.get_shape()), dtype)
     if type_ in (BOOL, dtypes.bool_.builtin):
