@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -121,7 +122,7 @@ def diagnostic_for(op: Operation, stage: str, reason: str, hint: str = "") -> Di
     """The diagnostic for a torch op, with its types and place."""
     schema = getattr(op, "schema", None)
     overload = getattr(op, "overload", "") or op.name
-    declaration = ""
+    declaration = _custom_declaration(overload)
     if schema is not None:
         qualified = f"{schema.namespace}::{schema.base_name}"
         declaration = qualified + (f".{schema.overload_name}" if schema.overload_name else "") + schema.text
@@ -135,6 +136,17 @@ def diagnostic_for(op: Operation, stage: str, reason: str, hint: str = "") -> Di
         location=op.location,
         hint=hint,
     )
+
+
+def _custom_declaration(name: str) -> str:
+    """The schema of a custom op: only PyTorch knows it, and where there is such an op, it has been imported."""
+    torch = sys.modules.get("torch")
+    namespace, _, rest = name.partition(".")
+    base, _, overload = rest.partition(".")
+    if torch is None or not rest:
+        return ""
+    schemas = torch._C._jit_get_schemas_for_operator(f"{namespace}::{base}")
+    return next((str(s) for s in schemas if s.overload_name == overload), "")
 
 
 def _short(type_: Attribute) -> str:

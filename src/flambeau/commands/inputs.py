@@ -126,8 +126,8 @@ def load_factory(target: str) -> Any:
         raise usage_error(f"{name!r} in {path} is a {type(factory).__name__}, not a model or a function that makes one")
     try:
         model = factory()
-    except TypeError as e:
-        raise usage_error(f"{name}() could not be called without arguments: {e}") from e
+    except Exception as e:
+        raise usage_error(f"{name}() failed, called without arguments: {type(e).__name__}: {e}") from e
     if not isinstance(model, torch.nn.Module) and not callable(model):
         raise usage_error(f"{name}() gave a {type(model).__name__}, not an nn.Module")
     return model

@@ -15,15 +15,20 @@ def _numbers(args: tuple[Any, ...]) -> list[Any]:
 
 @infer_rule(
     "aten.neg", "aten.relu", "aten.relu6", "aten.sign", "aten.sgn", "aten.floor", "aten.ceil", "aten.trunc",
-    "aten.round", "aten.square", "aten.frac", "aten.bitwise_not", "aten.clone", "aten.contiguous", "aten.detach",
+    "aten.round", "aten.frac", "aten.bitwise_not", "aten.clone", "aten.contiguous", "aten.detach",
     "aten.alias", "aten.positive", "aten.leaky_relu", "aten.elu", "aten.celu", "aten.selu", "aten.gelu", "aten.silu",
     "aten.mish", "aten.softplus", "aten.log_sigmoid", "aten.hardtanh", "aten.hardsigmoid", "aten.hardswish",
-    "aten.hardshrink", "aten.softshrink", "aten.threshold", "aten.dropout", "aten.tril", "aten.triu", "aten.softsign",
-    "aten.tanhshrink", "aten.nan_to_num", "aten.round.decimals", "aten.flip", "aten.roll",
+    "aten.hardshrink", "aten.softshrink", "aten.threshold", "aten.dropout", "aten.tril", "aten.triu",
+    "aten.nan_to_num", "aten.round.decimals", "aten.flip", "aten.roll",
     "aten.masked_fill.Scalar", "aten.masked_fill.Tensor", "aten.conj", "aten.fill.Scalar", "aten.fill.Tensor",
 )  # fmt: skip
 def same(x: Meta, *_: Any) -> Meta:
     return x
+
+
+@infer_rule("aten.square")
+def square(x: Meta) -> Meta:
+    return Meta(x.shape, dtypes.int64 if x.dtype.is_bool else x.dtype)
 
 
 @infer_rule("aten.abs")
@@ -51,12 +56,18 @@ def add(x: Meta, y: Any, alpha: Any) -> Meta:
 @infer_rule(
     "aten.mul.Tensor", "aten.mul.Scalar", "aten.floor_divide", "aten.floor_divide.Scalar", "aten.remainder.Tensor",
     "aten.remainder.Scalar", "aten.fmod.Tensor", "aten.fmod.Scalar", "aten.maximum", "aten.minimum", "aten.fmax",
-    "aten.fmin", "aten.pow.Tensor_Tensor", "aten.pow.Tensor_Scalar", "aten.pow.Scalar", "aten.bitwise_and.Tensor",
+    "aten.fmin", "aten.pow.Tensor_Tensor", "aten.pow.Scalar", "aten.bitwise_and.Tensor",
     "aten.bitwise_and.Scalar", "aten.bitwise_or.Tensor", "aten.bitwise_or.Scalar", "aten.bitwise_xor.Tensor",
     "aten.bitwise_xor.Scalar", "aten.hypot", "aten.gcd", "aten.heaviside",
 )  # fmt: skip
 def arithmetic(x: Any, y: Any) -> Meta:
     return Meta(broadcast_metas(x, y), promoted(x, y))
+
+
+@infer_rule("aten.pow.Tensor_Scalar")
+def pow_scalar(x: Meta, exponent: Any) -> Meta:
+    dtype = promoted(x, exponent)
+    return Meta(x.shape, dtypes.int64 if dtype.is_bool else dtype)
 
 
 @infer_rule(

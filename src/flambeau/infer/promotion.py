@@ -12,6 +12,14 @@ Operand = tuple[DType, int] | complex | float | int | bool
 """A tensor as (dtype, rank), or a Python number."""
 
 
+_COMPLEX_OF = {
+    dtypes.float16: dtypes.complex32,
+    dtypes.bfloat16: dtypes.complex64,
+    dtypes.float32: dtypes.complex64,
+    dtypes.float64: dtypes.complex128,
+}
+
+
 def promote_operands(operands: Sequence[Any], default_float: DType = dtypes.float32) -> DType:
     """The dtype in which an op on these operands is computed.
 
@@ -33,9 +41,9 @@ def promote_operands(operands: Sequence[Any], default_float: DType = dtypes.floa
         if result is None:
             result = dtype_or_none
         elif dtype_or_none.category > result.category:
-            result = promote(result, dtype_or_none) if result.is_float else dtype_or_none
-            if dtype_or_none.is_complex:
-                result = promote(result.real if result.is_complex else result, result)
+            # A complex scalar makes a float tensor complex without making it wider.
+            is_widened = dtype_or_none.is_complex and result.is_float
+            result = _COMPLEX_OF[result] if is_widened else dtype_or_none
     return result if result is not None else default_float
 
 

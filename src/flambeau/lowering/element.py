@@ -255,8 +255,18 @@ class Element:
         if self.dtype.is_complex:
             return self.emit(complex.PowOp, (self, other), properties=_FAST)
         if self.dtype.is_float:
-            return self.emit(math.PowFOp, (self, other), properties=_FAST)
+            return self._float_pow(other)
         return self._integer_pow(other)
+
+    def _float_pow(self, exponent: Element) -> Element:
+        """Engines compute powers through logarithms, so the sign of a negative base is put back here."""
+        base = abs(self)
+        size = base.emit(math.PowFOp, (base, exponent), properties=_FAST)
+        size = ((exponent == 0) | (base == 1)).select(1, size)
+        is_whole = exponent.trunc() == exponent
+        is_odd = abs(exponent.fmod(2)) == 1
+        of_negative = is_whole.select(is_odd.select(-size, size), float("nan"))
+        return ((self < 0) & ~self.isinf()).select(of_negative, ((self < 0) & is_odd).select(-size, size))
 
     def _power(self, exponent: int) -> Element:
         result: Element | None = None

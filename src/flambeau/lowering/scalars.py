@@ -109,9 +109,7 @@ def _float_rule(names: tuple[str, ...], python: Callable[[Any, Any], Any]) -> No
 
 for _name, _python in (("add", operator.add), ("sub", operator.sub), ("mul", operator.mul)):
     _float_rule((f"aten.{_name}.float", f"aten.{_name}.int_float", f"aten.{_name}.float_int"), _python)
-_float_rule(
-    ("aten.div.float", "aten.div.int", "aten.div", "aten.div.int_float", "aten.div.float_int"), operator.truediv
-)
+_float_rule(("aten.div.float", "aten.div.int", "aten.div"), operator.truediv)
 
 
 @rule("aten.Float.Scalar", "aten.Float.int")

@@ -103,6 +103,13 @@ def _again(t: TorchEmitter, whole: SSAValue, step: Step, part: SSAValue) -> SSAV
     return t.op(step.name, (part, *step.operands), (whole.type,))[0]
 
 
+def _other(name: str) -> Inverse:
+    def inverse(t: TorchEmitter, whole: SSAValue, step: Step, part: SSAValue) -> SSAValue:
+        return t.op(name, (part,), (whole.type,))[0]
+
+    return inverse
+
+
 def _reshape(t: TorchEmitter, whole: SSAValue, step: Step, part: SSAValue) -> SSAValue:
     assert isinstance(whole.type, TensorType)
     sizes = [
@@ -149,6 +156,7 @@ INVERSES: dict[str, Inverse] = {
     "aten.unflatten.int": _reshape, "aten.unsqueeze": _reshape, "aten.squeeze": _reshape, "aten.squeeze.dim": _reshape,
     "aten.squeeze.dims": _reshape, "aten.view_as": _reshape, "aten.reshape_as": _reshape,
     "aten._reshape_alias": _reshape,
+    "aten.view_as_real": _other("aten.view_as_complex"), "aten.view_as_complex": _other("aten.view_as_real"),
     "aten.detach": _whole, "aten.alias": _whole, "aten.contiguous": _whole, "aten.to.dtype": _whole,
     "aten.to.dtype_layout": _whole, "aten.to.device": _whole, "aten.to.other": _whole, "aten.lift_fresh": _whole,
     "aten.dropout": _whole, "aten.expand": _same_size_only, "aten.expand_as": _same_size_only,
@@ -203,6 +211,8 @@ def _rewrite_block(block: Block) -> list[Diagnostic]:
         except NotImplementedError:
             state.problems.append(_cannot_write(op, state))
         op = following
+    if state.problems:
+        return state.problems
     for old in reversed(dead):
         erase(old)
     return state.problems

@@ -14,6 +14,12 @@ from flambeau.dialects.torch.schema import Schema
 # In-place in name only: they change how autograd sees the tensor, never its contents.
 HARMLESS = frozenset({"aten.detach_", "aten.requires_grad_", "aten.resolve_conj", "aten.alias"})
 
+# In place, but on the tensor's shape and not on its contents: the object becomes another view of its storage.
+RESHAPING = frozenset({
+    "aten.squeeze_", "aten.squeeze_.dim", "aten.squeeze_.dims", "aten.unsqueeze_", "aten.t_", "aten.transpose_",
+    "aten.swapaxes_", "aten.swapdims_",
+})  # fmt: skip
+
 
 def op_name(target: Any) -> str:
     """`aten.add.Tensor` of an OpOverload; the default overload has no suffix."""
@@ -53,7 +59,7 @@ def analyze(graph: Graph) -> Aliasing:
         schema = schema_of(node)
         if schema is not None and updates_statistics(schema, node):
             writes.extend(a for a in node.args[3:5] if isinstance(a, Node))
-        if schema is None or not schema.is_mutable or schema.name in HARMLESS:
+        if schema is None or not schema.is_mutable or schema.name in HARMLESS | RESHAPING:
             continue
         writes.extend(_arguments_where(node, schema, lambda a: a.alias is not None and a.alias.is_write))
     if not writes:

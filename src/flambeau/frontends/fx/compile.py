@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 import traceback
@@ -67,7 +68,7 @@ def export(model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     if isinstance(model, FunctionModule) and isinstance(dynamic_shapes, (tuple, list)):
         dynamic_shapes = {"args": tuple(dynamic_shapes)}
     try:
-        with _whole_stacks():
+        with _whole_stacks(), _quiet():
             return torch.export.export(model, args, kwargs, dynamic_shapes=dynamic_shapes, strict=False)
     except Exception as e:
         raise CompileError([_export_failure(e)], summary="torch.export could not trace the model") from e
@@ -90,6 +91,24 @@ def _whole_stacks() -> Iterator[None]:
         setattr(TracerBase, hook, original)
 
 
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep torch.export from printing half of a graph before it raises: the exception says what is to be said."""
+    from torch.export import _trace
+
+    loggers = [logging.getLogger(f"torch.{name}") for name in ("export", "fx.experimental.symbolic_shapes")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
+    vars(_trace)["print"] = lambda *args, **kwargs: None
+    try:
+        yield
+    finally:
+        del vars(_trace)["print"]
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
+
+
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 _TORCH_MODULES = os.path.join(_TORCH, "nn", "modules") + os.sep
 
@@ -98,14 +117,12 @@ def _model_frames(stack: traceback.StackSummary) -> traceback.StackSummary:
     """From the model's `forward` inwards: the user's frames, and those of PyTorch's own modules."""
     kept = [f for f in stack if not f.filename.startswith(_TORCH) or f.filename.startswith(_TORCH_MODULES)]
     start = next((i for i, frame in enumerate(kept) if frame.name == "forward"), len(kept))
-    return traceback.StackSummary.from_list(
-        [f for f in kept[start:] if f.filename != __file__ and "_call_impl" not in f.name]
-    )
+    ours = [f for f in kept[start:] if f.filename not in (__file__, "<string>") and "_call_impl" not in f.name]
+    return traceback.StackSummary.from_list(ours)
 
 
 def _export_failure(error: Exception) -> Diagnostic:
-    stack = [f for f in traceback.extract_tb(error.__traceback__) if f.filename != __file__]
-    trace = "".join(traceback.format_list(stack))
+    trace = "".join(_model_frames(traceback.extract_tb(error.__traceback__)).format())
     reason = str(error).strip().split("\n\n")[0]
     hint = ""
     if "data-dependent" in str(error) or "GuardOnDataDependent" in type(error).__name__:

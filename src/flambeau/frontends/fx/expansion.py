@@ -56,13 +56,18 @@ def trace(node: Node, decomposition: Callable[..., Any]) -> tuple[GraphModule, l
 
     def body(*values: Any) -> Any:
         by_node = dict(zip(inputs, values, strict=True))
-        args, kwargs = map_arg((node.args, node.kwargs), lambda n: by_node[n])
+        args, kwargs = _plain(map_arg((node.args, node.kwargs), lambda n: by_node[n]))
         result = decomposition(*args, **kwargs)
         # A named tuple would be a call of its class in the graph.
         return tuple(result) if isinstance(result, tuple) else result
 
-    with torch.no_grad(), mode:
-        traced = make_fx(body, tracing_mode="real", _allow_non_fake_inputs=True)(*metas)
+    try:
+        with torch.no_grad(), mode:
+            traced = make_fx(body, tracing_mode="real", _allow_non_fake_inputs=True)(*metas)
+    except Exception:
+        # Some decompositions look at values, which fake tensors do not have. The op stays whole, and whoever
+        # cannot take it says so with its name.
+        return None
     traced.graph.eliminate_dead_code()
     return traced, inputs
 
@@ -76,6 +81,15 @@ def batch_norm_in_training(
     functional = torch.ops.aten._native_batch_norm_legit_functional.default
     result, _, _, *statistics = functional(x, weight, bias, mean, var, True, momentum, eps)
     return (result, *statistics)
+
+
+def _plain(value: Any) -> Any:
+    """FX's immutable lists and dictionaries as ordinary ones, which decompositions may change."""
+    if isinstance(value, tuple):
+        return tuple(map(_plain, value))
+    if isinstance(value, list):
+        return list(map(_plain, value))
+    return {k: _plain(v) for k, v in value.items()} if isinstance(value, dict) else value
 
 
 def _has_composite_kernel(target: Any) -> bool:

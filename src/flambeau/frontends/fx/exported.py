@@ -17,6 +17,7 @@ from flambeau.dialects.torch.types import BOOL, FLOAT, NonValueTensorType, Tenso
 from flambeau.frontends.fx.aliasing import analyze
 from flambeau.frontends.fx.importer import (
     GraphImporter,
+    Problem,
     finish_function,
     raise_problems,
     type_of,
@@ -54,17 +55,19 @@ def import_exported_program(
         elif is_state and not (spec.kind is InputKind.BUFFER and (written.is_mutable(node) or spec.target in updated)):
             tensor = _state(program, spec)
             is_constant = spec.kind is InputKind.CONSTANT_TENSOR
-            importer.values[node] = importer.tensor(tensor, spec.target or node.name, inline=is_constant)
+            try:
+                importer.values[node] = importer.tensor(tensor, spec.target or node.name, inline=is_constant)
+            except Problem as problem:
+                importer.report(problem, spec.target or node.name)
         elif is_state or spec.kind is InputKind.USER_INPUT:
             meta = node.meta["val"]
             if isinstance(meta, (bool, int, float, str)) or meta is None:
                 importer.values[node] = meta
                 inputs.append(None)
                 continue
-            value = block.insert_arg(type_of(meta), len(block.args))
-            value.name_hint = _hint(node.name)
-            importer.values[node] = value
-            importer._bind_shape(value, meta)
+            value = _argument(importer, node, meta)
+            if value is None:
+                continue
             state = None
             if is_state:
                 state = importer._resource_name(spec.target or node.name)
@@ -77,6 +80,7 @@ def import_exported_program(
         else:
             raise CompileError([Diagnostic("import", f"input {node.name!r} of kind {spec.kind.name} is not imported")])
 
+    raise_problems(importer.problems)
     outputs_of_graph = importer.import_nodes(graph, program.graph_module)
     results: list[SSAValue] = []
     outputs: list[Output] = []
@@ -137,13 +141,13 @@ def import_graph_module(
                     )
                 ]
             )
-        value = block.insert_arg(type_of(meta), len(block.args))
-        value.name_hint = _hint(node.name)
-        importer.values[node] = value
-        importer._bind_shape(value, meta)
+        value = _argument(importer, node, meta)
+        if value is None:
+            continue
         if written.is_mutable(node):
             mutated.append((node, len(arguments)))
         arguments.append(Argument(node.name, _spec(value)))
+    raise_problems(importer.problems)
     output = importer.resolve(importer.import_nodes(graph, graph_module))
     flat = output if isinstance(output, list) else [output]
     results: list[SSAValue] = []
@@ -153,6 +157,21 @@ def import_graph_module(
     function = finish_function(name, importer, block, results)
     signature = Signature(tuple(arguments), tuple(_spec(r) for r in results), tuple(outputs), tuple(mutations))
     return ModuleOp([function]), weights, signature
+
+
+def _argument(importer: GraphImporter, node: Node, meta: Any) -> SSAValue | None:
+    """A new argument of the function for a placeholder; None if it has no type, which is reported."""
+    try:
+        type_ = type_of(meta)
+    except Problem as problem:
+        importer.report(problem, node.name)
+        return None
+    block = importer.emitter.block
+    value = block.insert_arg(type_, len(block.args))
+    value.name_hint = _hint(node.name)
+    importer.values[node] = value
+    importer._bind_shape(value, meta)
+    return value
 
 
 def _add_result(importer: GraphImporter, results: list[SSAValue], value: SSAValue) -> int:

@@ -41,7 +41,7 @@ from flambeau.dialects.torch.types import (
     to_value,
     vtensor,
 )
-from flambeau.frontends.fx.aliasing import HARMLESS, Aliasing, analyze, op_name, updates_statistics
+from flambeau.frontends.fx.aliasing import HARMLESS, RESHAPING, Aliasing, analyze, op_name, updates_statistics
 from flambeau.frontends.fx.expansion import batch_norm_in_training, expand, trace
 from flambeau.frontends.fx.symbols import Symbols
 from flambeau.ir import dtypes
@@ -129,28 +129,29 @@ class GraphImporter:
             elif node.op == "call_function":
                 self._call_function(node, owner)
             else:
-                raise _Problem(
+                raise Problem(
                     f"FX node kind {node.op!r} is not imported",
                     "Export the model with torch.export, or trace it with make_fx, so that it calls ATen ops only.",
                 )
-        except _Problem as problem:
-            self.problems.append(
-                Diagnostic(
-                    "import",
-                    problem.reason,
-                    op=_target_name(node),
-                    location=self.emitter.location,
-                    hint=problem.hint,
-                )
-            )
+        except Problem as problem:
+            self.report(problem, _target_name(node))
             self.values[node] = self._placeholder(node)
+
+    def report(self, problem: Problem, name: str) -> None:
+        """Keep a problem for the end of the import."""
+        place = self.emitter.location
+        self.problems.append(Diagnostic("import", problem.reason, op=name, location=place, hint=problem.hint))
 
     def _placeholder(self, node: Node) -> Any:
         """Some value in place of a node that could not be imported, so that the walk finds further problems."""
         return _map_meta(node.meta.get("val"), lambda t: self._unknown(t))
 
-    def _unknown(self, meta: Any) -> SSAValue:
-        return self.emitter.op("aten.empty.memory_format", [self.emitter.constant(None)] * 6, [type_of(meta)])[0]
+    def _unknown(self, meta: Any) -> SSAValue | None:
+        try:
+            type_ = type_of(meta)
+        except Problem:
+            return None
+        return self.emitter.op("aten.empty.memory_format", [self.emitter.constant(None)] * 6, [type_])[0]
 
     def _call_function(self, node: Node, owner: Any) -> None:
         target = node.target
@@ -175,11 +176,11 @@ class GraphImporter:
             self.values[node] = total
             return
         if target is getattr(torch, "sym_ite", None):
-            raise _Problem("a conditional on symbolic sizes is not imported yet", "")
+            raise Problem("a conditional on symbolic sizes is not imported yet", "")
         if name in _INLINED_HOPS or type(target).__name__.lower() in _INLINED_HOPS:
             self._inline_hop(node, owner)
             return
-        raise _Problem(
+        raise Problem(
             f"{name} is not an ATen op",
             "If it is a custom op, register it with torch.library and give a decomposition; "
             "if it is a higher-order op, it is not imported yet.",
@@ -224,7 +225,7 @@ class GraphImporter:
         """A literal for a tensor of the program: in the text when small, else one resource for each storage."""
         dtype = dtypes.from_torch(tensor.dtype)
         if dtype is None or tensor.is_sparse or tensor.is_quantized:
-            raise _Problem(
+            raise Problem(
                 f"tensor {name!r} of dtype {tensor.dtype}, layout {tensor.layout} has no MLIR type",
                 "Convert it to a dense tensor of a standard dtype before compiling.",
             )
@@ -262,6 +263,9 @@ class GraphImporter:
         if name in HARMLESS:
             self.values[node] = self.resolve(node.args[0])
             return
+        if name in RESHAPING:
+            base, *overload = name.rsplit("_", 1)
+            name = base + "".join(overload)
         if name == "aten.sym_size.int":
             name = "aten.size.int"
         elif name == "aten.sym_numel":
@@ -288,11 +292,13 @@ class GraphImporter:
         if schema.is_mutable:
             operands = [self._mutable(o) for o in operands]
         self.values[node] = self._results(node, name, schema, operands, is_alias)
+        if op_name(target) in RESHAPING and isinstance(node.args[0], Node):
+            self.values[node.args[0]] = self.values[node]
 
     def _batch_norm(self, node: Node) -> None:
         expanded = trace(node, batch_norm_in_training)
         if expanded is None:
-            raise _Problem("a batch norm whose input types are unknown", "Trace the graph with torch.export.")
+            raise Problem("a batch norm whose input types are unknown", "Trace the graph with torch.export.")
         self._inline_expansion(node, *expanded)
         result, *statistics = self.values[node]
         for written, new in zip(node.args[3:5], statistics):
@@ -382,7 +388,7 @@ class GraphImporter:
         if isinstance(value, torch.dtype):
             dtype = dtypes.from_torch(value)
             if dtype is None:
-                raise _Problem(f"dtype {value} has no MLIR type", "Use a standard dtype.")
+                raise Problem(f"dtype {value} has no MLIR type", "Use a standard dtype.")
             return self.emitter.constant(dtype)
         if isinstance(value, torch.layout):
             return self.emitter.constant(0)
@@ -391,7 +397,7 @@ class GraphImporter:
         if isinstance(value, torch.device):
             return self.emitter.constant(Device(str(value)))
         if isinstance(value, complex):
-            raise _Problem("a complex number as an argument is not imported", "Use a complex tensor instead.")
+            raise Problem("a complex number as an argument is not imported", "Use a complex tensor instead.")
         if base == "float" and isinstance(value, int):
             value = float(value)
         return self.emitter.constant(value)
@@ -459,7 +465,7 @@ _MEMORY_FORMATS = {
 }
 
 
-class _Problem(Exception):
+class Problem(Exception):
     """A node that cannot be imported: why, and what the user can do."""
 
     def __init__(self, reason: str, hint: str) -> None:
@@ -483,9 +489,9 @@ def type_of(meta: Any, value_semantics: bool = True) -> Attribute:
     if isinstance(meta, torch.Tensor):
         dtype = dtypes.from_torch(meta.dtype)
         if dtype is None:
-            raise _Problem(f"dtype {meta.dtype} has no MLIR type", "Use a standard dtype.")
+            raise Problem(f"dtype {meta.dtype} has no MLIR type", "Use a standard dtype.")
         if meta.layout is not torch.strided:
-            raise _Problem(f"a tensor of layout {meta.layout} has no MLIR type", "Use dense (strided) tensors.")
+            raise Problem(f"a tensor of layout {meta.layout} has no MLIR type", "Use dense (strided) tensors.")
         shape = tuple(d if isinstance(d, int) else None for d in meta.shape)
         type_ = vtensor(shape, dtype.torch_type)
         return type_ if value_semantics else to_non_value(type_)
@@ -495,7 +501,7 @@ def type_of(meta: Any, value_semantics: bool = True) -> Attribute:
         return INT
     if isinstance(meta, (float, torch.SymFloat)):
         return FLOAT
-    raise _Problem(f"a value of type {type(meta).__name__} has no torch dialect type", "")
+    raise Problem(f"a value of type {type(meta).__name__} has no torch dialect type", "")
 
 
 def _join_types(types: Sequence[Attribute]) -> Attribute:
@@ -565,7 +571,7 @@ def _foreign_schema(name: str, target: Any, node: Node) -> tuple[Schema, list[An
     schema = parse_schema(name, text[text.index("(") :])
     given = _bind(schema, node)
     if given is None:
-        raise _Problem(f"the call does not fit the schema {text}", "This is a malformed graph.")
+        raise Problem(f"the call does not fit the schema {text}", "This is a malformed graph.")
     return schema, given
 
 
@@ -620,7 +626,7 @@ def finish_function(name: str, importer: GraphImporter, block: Block, results: S
 def raise_problems(problems: Sequence[Diagnostic]) -> None:
     if problems:
         ops = ", ".join(sorted({p.op for p in problems}))
-        raise CompileError(problems, summary=f"cannot import the program: {len(problems)} nodes not supported ({ops})")
+        raise CompileError(problems, summary=f"cannot import the program: {len(problems)} not supported ({ops})")
 
 
 def new_module(functions: Sequence[func.FuncOp]) -> ModuleOp:

@@ -203,6 +203,9 @@ class LinalgBuilder(ShapeBuilder):
         """A named multiply-and-add; 16-bit floats accumulate in f32, the result is in the accumulator's dtype."""
         dtype = ins[0].dtype.compute
         out = self.full(sizes, 0, dtype)
+        if any(0 in t.shape for t in ins):
+            # Nothing to add up; IREE divides by zero when it picks tile sizes for such an op.
+            return out
         return self.named(name, ins, out, lambda a, b, c: c + a.to(dtype) * b.to(dtype), properties)
 
     # --- Guards on contents ---

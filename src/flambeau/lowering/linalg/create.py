@@ -14,7 +14,7 @@ from flambeau.lowering.linalg.builder import LinalgBuilder
 from flambeau.lowering.linalg.rules import linalg_rule
 
 
-@linalg_rule("aten.full", "aten.full.names")
+@linalg_rule("aten.full")
 def full(b: LinalgBuilder, sizes: list[Size], value: Any, *_: Any) -> Tensor:
     return b.full(sizes, value, b.out_dtype)
 

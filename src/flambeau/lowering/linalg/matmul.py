@@ -60,11 +60,22 @@ def _product_of_matrices(b: LinalgBuilder, x: Tensor, y: Tensor) -> Tensor:
     return b.reshape(out, [*batch, xs[-2], ys[-1]])
 
 
-@linalg_rule("aten.matmul", "aten.mm", "aten.bmm", "aten.mv", "aten.dot", "aten.vdot", "aten.inner")
+@linalg_rule("aten.matmul", "aten.mm", "aten.bmm", "aten.mv", "aten.dot")
 def matmul(b: LinalgBuilder, x: Tensor, y: Tensor) -> Tensor:
-    if x.rank == y.rank == 1:
-        b.same_size(b.size(x, 0), b.size(y, 0), MISMATCH)
     return b.to(product(b, x, y), b.out_dtype)
+
+
+@linalg_rule("aten.inner")
+def inner(b: LinalgBuilder, x: Tensor, y: Tensor) -> Tensor:
+    """Every row of one with every row of the other."""
+    if x.rank == 0 or y.rank == 0:
+        dtype = b.out_dtype
+        return b.elementwise([x, y], lambda p, q: p.to(dtype.compute) * q.to(dtype.compute), dtype)
+    *left, width = b.sizes(x)
+    *right, other = b.sizes(y)
+    rows = b.transpose(b.reshape(y, [b.product(right), other]), [1, 0])
+    out = matmul_2d(b, b.reshape(x, [b.product(left), width]), rows)
+    return b.to(b.reshape(out, [*left, *right]), b.out_dtype)
 
 
 @linalg_rule("aten.linear")

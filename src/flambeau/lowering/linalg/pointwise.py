@@ -454,16 +454,6 @@ def log_sigmoid(x: Element) -> Element:
     return x.minimum(0) - (-abs(x)).exp().log1p()
 
 
-@pointwise("aten.softsign")
-def softsign(x: Element) -> Element:
-    return x / (abs(x) + 1)
-
-
-@pointwise("aten.tanhshrink")
-def tanhshrink(x: Element) -> Element:
-    return x - x.tanh()
-
-
 @pointwise("aten.hardsigmoid")
 def hardsigmoid(x: Element) -> Element:
     return (x + 3).maximum(0).minimum(6) / 6
@@ -490,7 +480,7 @@ def threshold(x: Element, limit: Any, value: Any) -> Element:
     return (x <= limit).select(x.like(value), x)
 
 
-@pointwise("aten._prelu_kernel", "aten.prelu_elementwise")
+@pointwise("aten._prelu_kernel")
 def prelu(x: Element, weight: Element) -> Element:
     return (x > 0).select(x, x * weight)
 

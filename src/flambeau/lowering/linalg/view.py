@@ -398,6 +398,8 @@ def diagonal(b: LinalgBuilder, x: Tensor, offset: int, dim1: int, dim2: int) -> 
 
 @linalg_rule("aten.unfold", "aten.unfold_copy")
 def unfold(b: LinalgBuilder, x: Tensor, dim: int, size: int, step: int) -> Tensor:
+    if x.rank == 0:
+        return b.reshape(x, [1])
     at = b.dim(dim, x.rank)
     sizes = b.sizes(x)
     windows = b.add(b.floordiv(b.sub(sizes[at], size), step), 1)
@@ -420,6 +422,25 @@ def as_strided(b: LinalgBuilder, x: Tensor, sizes: list[Size], strides: list[Siz
         return b.load(flat, [position])
 
     return b.generate(sizes, x.dtype, source)
+
+
+@linalg_rule("aten.view_as_real", "aten.view_as_real_copy")
+def view_as_real(b: LinalgBuilder, x: Tensor) -> Tensor:
+    def part(*at: SSAValue) -> Any:
+        number = b.load(x, at[:-1])
+        return b.scalar_bool(b.compare("eq", at[-1], 0)).select(number.real, number.imag)
+
+    return b.generate([*b.sizes(x), 2], x.dtype.real, part)
+
+
+@linalg_rule("aten.view_as_complex", "aten.view_as_complex_copy")
+def view_as_complex(b: LinalgBuilder, x: Tensor) -> Tensor:
+    dtype = b.out_dtype
+
+    def number(*at: SSAValue) -> Any:
+        return b.load(x, [*at, 0]).with_imag(b.load(x, [*at, 1]), dtype)
+
+    return b.generate(b.sizes(x)[:-1], dtype, number)
 
 
 # --- Writing into a copy ---

@@ -21,8 +21,3 @@ def cosine_similarity(t: TorchBuilder, x: SSAValue, y: SSAValue, dim: int, eps: 
 @decomposition("aten.pairwise_distance")
 def pairwise_distance(t: TorchBuilder, x: SSAValue, y: SSAValue, p: float, eps: float, keepdim: bool) -> SSAValue:
     return t.linalg_vector_norm(t.add(t.sub(x, y), eps), p, [-1], keepdim)
-
-
-@decomposition("aten.softmin.int")
-def softmin(t: TorchBuilder, x: SSAValue, dim: int, dtype: int | None) -> SSAValue:
-    return t.softmax(t.neg(x), dim, dtype)

@@ -1,0 +1,88 @@
+"""Products and attention against eager PyTorch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from support import check, check_all
+
+A, B, V = torch.randn(3, 4), torch.randn(4, 5), torch.randn(4)
+BATCH, OTHER = torch.randn(2, 3, 4), torch.randn(2, 4, 5)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_products_of_every_rank(dynamic: bool) -> None:
+    check_all(
+        [
+            (torch.mm, (A, B)), (torch.mv, (A, V)), (torch.dot, (V, V * 2)), (torch.bmm, (BATCH, OTHER)),
+            (torch.matmul, (BATCH, B)), (torch.matmul, (A, OTHER)), (torch.matmul, (V, B)), (torch.matmul, (BATCH, V)),
+            (torch.matmul, (torch.randn(7, 1, 3, 4), OTHER)), (torch.outer, (V, A[0])), (torch.inner, (BATCH, A)), (torch.inner, (V, V)),
+            (torch.inner, (BATCH, torch.tensor(2.0))),
+        ],
+        dynamic=dynamic,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_linear_and_addmm(dynamic: bool) -> None:
+    w, bias = torch.randn(5, 4), torch.randn(5)
+    check_all(
+        [
+            (F.linear, (BATCH, w, bias)), (F.linear, (A, w)), (F.linear, (V, w, bias)),
+            (lambda c, a, b: torch.addmm(c, a, b, beta=0.5, alpha=2), (bias, A, B)),
+            (lambda c, a, b: torch.addmm(c, a, b, beta=0), (torch.full((3, 5), float("nan")), A, B)),
+            (torch.baddbmm, (torch.randn(2, 3, 5), BATCH, OTHER)),
+        ],
+        dynamic=dynamic,
+    )  # fmt: skip
+
+
+def test_halves_accumulate_in_f32() -> None:
+    ones = torch.ones(2, 4096, dtype=torch.float16)
+    module = check(lambda a, b: a @ b.t(), ones, ones * 0.5)
+    assert "outs" in str(module)
+    check(lambda a, b: a @ b.t(), ones.bfloat16(), ones.bfloat16())
+
+
+def test_integers_and_empty_products() -> None:
+    i = torch.arange(12).reshape(3, 4)
+    check_all(
+        [
+            (lambda a: a @ a.t(), (i,)), (lambda a: a.int() @ a.int().t(), (i,)),
+            (torch.mm, (torch.ones(3, 0), torch.ones(0, 2))), (torch.mm, (torch.ones(0, 4), B)),
+        ]
+    )  # fmt: skip
+
+
+def _attention(**options: Any) -> Any:
+    return lambda q, k, v, *m: F.scaled_dot_product_attention(q, k, v, *m, **options)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_attention(dynamic: bool) -> None:
+    q, k, v = torch.randn(2, 4, 7, 8), torch.randn(2, 4, 9, 8), torch.randn(2, 4, 9, 6)
+    mask = torch.rand(2, 1, 7, 9) > 0.3
+    mask[0, 0, 2] = False
+    bias = torch.randn(7, 9)
+    check_all(
+        [
+            (_attention(), (q, k, v)), (_attention(scale=0.3), (q, k, v)), (_attention(), (q, k, v, mask)),
+            (_attention(), (q, k, v, bias)), (_attention(is_causal=True), (q, q * 2, q + 1)),
+        ],
+        dynamic=dynamic,
+    )  # fmt: skip
+
+
+def test_grouped_query_attention() -> None:
+    q, k = torch.randn(2, 6, 5, 8), torch.randn(2, 2, 5, 8)
+    check(_attention(enable_gqa=True), q, k, k * 2)
+
+
+def test_contractions_are_named_ops() -> None:
+    module = check(F.linear, BATCH, torch.randn(5, 4), torch.randn(5))
+    names = [op.name for op in module.op.walk()]
+    assert names.count("linalg.matmul") == 1
+    assert names.count("linalg.generic") == 1

@@ -1,0 +1,203 @@
+"""Elementwise ops on the values that go wrong elsewhere, against eager PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from support import check, check_all
+
+NAN, INF = float("nan"), float("inf")
+EDGES = torch.tensor([0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.5, -2.5, 1e-8, -1e-8, 88.0, -88.0, INF, -INF, NAN])
+INTS = torch.tensor([0, 1, -1, 2, -2, 3, -3, 7, -7, 127, -128, 2**31 - 1, -(2**31)], dtype=torch.int64)
+
+
+def pairs(values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Every value with every other."""
+    return values.repeat_interleave(len(values)), values.repeat(len(values))
+
+
+def every(functions: list[Callable[..., Any]], *inputs: torch.Tensor, **options: Any) -> None:
+    check_all([(f, inputs) for f in functions], **options)
+
+
+def test_functions_of_one_number_on_edge_values() -> None:
+    every(
+        [
+            torch.exp, torch.expm1, torch.log, torch.log2, torch.log1p, torch.sqrt, torch.rsqrt, torch.tanh, torch.erf,
+            torch.floor, torch.ceil, torch.trunc, torch.round, torch.abs, torch.neg, torch.sign, torch.reciprocal,
+            torch.sigmoid, torch.isnan, torch.isinf, torch.isfinite, torch.signbit, torch.atan, torch.square,
+            torch.nan_to_num, torch.logical_not, torch.exp2, torch.sgn, torch.frac,
+        ],
+        EDGES,
+    )  # fmt: skip
+
+
+def test_trigonometry_and_hyperbolics_keep_their_digits_near_zero() -> None:
+    x = torch.tensor([0.0, 1e-6, -1e-6, 1e-3, -0.3, 0.7, 1.0, -1.0, 3.0, -5.0, 10.0])
+    every([torch.sin, torch.cos, torch.tan, torch.sinh, torch.cosh, torch.asinh, torch.tanh], x, rtol=2e-6, atol=1e-6)
+    unit = torch.tensor([0.0, 1e-6, -1e-6, 0.25, -0.5, 0.99, -0.99])
+    every([torch.asin, torch.acos, torch.atanh], unit, rtol=1e-5, atol=1e-6)
+    every([torch.acosh], torch.tensor([1.0, 1.0001, 2.0, 1e5, 1e20]), rtol=1e-5, atol=1e-6)
+
+
+def test_activations_match_eager() -> None:
+    x = torch.linspace(-6, 6, 37)
+    every(
+        [
+            F.relu, F.relu6, F.gelu, lambda v: F.gelu(v, approximate="tanh"), F.silu, F.mish, F.elu, F.celu, F.selu,
+            F.softplus, F.logsigmoid, F.hardtanh, F.hardsigmoid, F.hardswish, F.hardshrink, F.softshrink, F.softsign,
+            F.tanhshrink, F.leaky_relu, lambda v: F.threshold(v, 0.1, 20.0), lambda v: F.prelu(v, torch.tensor([0.2])),
+        ],
+        x,
+    )  # fmt: skip
+
+
+def test_relu_and_clamp_let_nan_through() -> None:
+    every([F.relu, lambda x: x.clamp(-1, 1), lambda x: x.clamp(min=0), lambda x: x.clamp(max=2.0), F.relu6], EDGES)
+
+
+def test_maximum_and_minimum_give_nan_but_fmax_and_fmin_do_not() -> None:
+    every([torch.maximum, torch.minimum, torch.fmax, torch.fmin], *pairs(EDGES))
+
+
+def test_float_division_in_all_its_forms() -> None:
+    """Floor division, remainder and fmod of signed zeros, infinities and NaN are PyTorch's."""
+    x, y = pairs(torch.tensor([0.0, -0.0, 1.0, -1.0, 0.3, -0.3, 7.0, -7.0, 5.5, INF, -INF, NAN]))
+    every(
+        [
+            torch.div, torch.floor_divide, torch.remainder, torch.fmod,
+            lambda a, b: torch.div(a, b, rounding_mode="floor"), lambda a, b: torch.div(a, b, rounding_mode="trunc"),
+            lambda a, b: a % 3, lambda a, b: a // 0.7, lambda a, b: torch.fmod(a, -2.0),
+        ],
+        x, y,
+    )  # fmt: skip
+
+
+def test_integer_division_rounds_and_signs_as_python_does() -> None:
+    x, y = pairs(torch.tensor([1, -1, 2, -2, 3, -3, 5, -5, 7, -7], dtype=torch.int64))
+    functions: list[Callable[..., Any]] = [
+        torch.floor_divide, torch.remainder, torch.fmod, torch.true_divide,
+        lambda a, b: torch.div(a, b, rounding_mode="floor"), lambda a, b: torch.div(a, b, rounding_mode="trunc"),
+        lambda a, b: a % -3, lambda a, b: a // 2, torch.gcd,
+    ]  # fmt: skip
+    every(functions, x, y)
+    every(functions[:6], x.to(torch.int32), y.to(torch.int32))
+    every([torch.floor_divide, torch.remainder], x.abs().to(torch.uint8), y.abs().to(torch.uint8))
+
+
+def test_integer_arithmetic_wraps_around() -> None:
+    x, y = pairs(torch.tensor([0, 1, -1, 100, 127, -128], dtype=torch.int8))
+    every([torch.add, torch.sub, torch.mul, lambda a, b: -a, torch.maximum], x, y)
+    u, v = pairs(torch.tensor([0, 1, 100, 200, 255], dtype=torch.uint8))
+    every([torch.add, torch.sub, torch.mul, torch.maximum, torch.minimum, torch.lt, lambda a, b: a > b], u, v)
+
+
+def test_powers() -> None:
+    x = torch.tensor([0.0, 1.0, -1.0, 2.0, -2.0, 0.5, 3.7])
+    every([lambda v, e=e: v**e for e in (0, 1, 2, 3, 0.5, -1, -2, 2.5, -0.5, 7)], x)
+    i = torch.tensor([0, 1, -1, 2, -2, 3, 10])
+    every([lambda v, e=e: v**e for e in (0, 1, 2, 3, 5, 13)], i)
+    check(lambda a, b: a**b, i.repeat(4), torch.tensor([0] * 7 + [1] * 7 + [2] * 7 + [5] * 7))
+    check(lambda v: 2.0**v, x)
+    check(torch.pow, *pairs(torch.tensor([0.0, 1.0, -1.0, 2.0, -3.0, 0.5, -2.5, INF, -INF])))
+
+
+def test_comparisons_of_edge_values() -> None:
+    x, y = pairs(EDGES)
+    every([torch.eq, torch.ne, torch.lt, torch.le, torch.gt, torch.ge], x, y)
+    every([torch.eq, torch.lt, torch.ge], *pairs(INTS))
+    every([lambda v: v > 0, lambda v: v == 1, lambda v: v != 0.5], INTS)
+
+
+@pytest.mark.parametrize(
+    "a", [torch.bool, torch.uint8, torch.int8, torch.int32, torch.int64, torch.float16, torch.float32]
+)
+def test_promotion_follows_pytorch(a: torch.dtype) -> None:
+    others = [
+        torch.bool,
+        torch.uint8,
+        torch.int16,
+        torch.int64,
+        torch.float16,
+        torch.bfloat16,
+        torch.float32,
+        torch.float64,
+    ]
+    x = torch.tensor([0, 1, 3, 5]).to(a)
+    check_all([(lambda p, q: p * q + q, (x, torch.tensor([2, 1, 0, 3]).to(b))) for b in others])
+    check_all([(lambda p, q: p + q, (x, torch.tensor(2).to(b))) for b in others])
+    every([lambda p: p + 2, lambda p: p * 2.5, lambda p: p > 1, lambda p: p + True], x)
+
+
+@pytest.mark.parametrize(
+    "source", [torch.float32, torch.float16, torch.int64, torch.uint8, torch.bool, torch.complex64]
+)
+def test_casts(source: torch.dtype) -> None:
+    values = torch.tensor([0.0, 1.0, 2.7, 100.0, 0.5]).to(source)
+    targets = [
+        torch.bool,
+        torch.uint8,
+        torch.int8,
+        torch.int32,
+        torch.int64,
+        torch.float16,
+        torch.bfloat16,
+        torch.float64,
+    ]
+    every([lambda v, t=t: v.to(t) for t in targets], values)
+
+
+def test_casts_to_bool_take_nan_as_true() -> None:
+    """S6: x.to(bool) is x != 0, NaN included."""
+    check(lambda v: v.to(torch.bool), EDGES)
+
+
+def test_uint8_is_unsigned_on_the_way_to_float() -> None:
+    check(lambda v: v.to(torch.float32), torch.tensor([0, 1, 127, 128, 250, 255], dtype=torch.uint8))
+
+
+def test_bitwise_ops_and_shifts() -> None:
+    x, y = pairs(torch.tensor([0, 1, 5, -1, -8, 127, -128], dtype=torch.int32))
+    every([torch.bitwise_and, torch.bitwise_or, torch.bitwise_xor, lambda a, b: ~a], x, y)
+    every([lambda a: a << 3, lambda a: a >> 2, lambda a: a & 6], x)
+    every([torch.logical_and, torch.logical_or, torch.logical_xor, lambda a, b: a.bool() & b.bool()], x, y)
+
+
+def test_where_and_masked_fill_promote() -> None:
+    x = torch.randn(3, 4)
+    every(
+        [
+            lambda v: torch.where(v > 0, v, 0.0), lambda v: torch.where(v > 0, 1, 0), lambda v: v.masked_fill(v > 0, -INF),
+            lambda v: torch.where(v > 0, v, torch.tensor(2.0)), lambda v: v.masked_fill(v[0] > 0, 3),
+            lambda v: torch.where(v > 0, v, torch.arange(4)),
+        ],
+        x,
+    )  # fmt: skip
+
+
+def test_broadcasting_static_and_dynamic() -> None:
+    x, y, z = torch.randn(4, 1, 3), torch.randn(5, 1), torch.randn(())
+    for dynamic in (False, True):
+        check(lambda a, b, c: a + b * c, x, y, z, dynamic=dynamic)
+
+
+def test_half_precision_is_computed_in_f32() -> None:
+    for dtype in (torch.float16, torch.bfloat16):
+        x = torch.tensor([0.1, 1.5, -3.0, 40.0]).to(dtype)
+        every([torch.exp, torch.tanh, F.gelu, F.silu, lambda v: v * v + v, lambda v: v / 3], x)
+
+
+def test_complex_arithmetic() -> None:
+    x = torch.tensor([1 + 2j, -0.5j, 3.0, 0.0], dtype=torch.complex64)
+    y = torch.tensor([2 - 1j, 1j, -1.0, 4.0], dtype=torch.complex64)
+    every([torch.add, torch.mul, torch.div, torch.sub, torch.eq, lambda a, b: a.conj() * b], x, y)
+    every([torch.abs, torch.exp, torch.neg, lambda a: a.real, lambda a: a.imag], x)
+
+
+def test_zero_dims_and_no_elements() -> None:
+    every([torch.exp, lambda v: v + 1, lambda v: v * v > 0], torch.tensor(2.0))
+    every([torch.exp, lambda v: v + 1, lambda v: v > 0], torch.empty(0, 3))

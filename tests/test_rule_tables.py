@@ -1,0 +1,50 @@
+"""The rule tables against PyTorch's registry."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+from flambeau.dialects.torch import registry
+from flambeau.infer.builder import rules as infer_rules
+from flambeau.ir.conversion import RuleTable
+from flambeau.lowering.linalg.lower import rules as linalg_rules
+from flambeau.lowering.scalars import SCALAR_RULES
+from flambeau.passes.decompose import decompositions
+
+TABLES = {t.name: t for t in (infer_rules(), linalg_rules(), SCALAR_RULES, decompositions())}
+
+
+@pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
+def test_every_rule_is_for_an_op_that_exists(table: RuleTable) -> None:
+    structural = {"prim.ListUnpack"}
+    assert [name for name in table if registry.schema(name) is None and name not in structural] == []
+
+
+@pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
+def test_every_rule_takes_the_arguments_of_its_schema(table: RuleTable) -> None:
+    """A rule is called with all arguments of the schema, in order."""
+    wrong = []
+    for name, rule in table.rules.items():
+        schema = registry.schema(name)
+        if schema is None:
+            continue
+        builder = [] if table.name == "infer" else [None]
+        try:
+            inspect.signature(rule).bind(*builder, *([None] * len(schema.arguments)))
+        except TypeError as e:
+            wrong.append(f"{name}: {e}")
+    assert wrong == []
+
+
+def test_no_op_has_a_decomposition_and_a_lowering() -> None:
+    """One that lowers directly needs no decomposition: whichever came first would hide the other."""
+    assert [name for name in decompositions() if name in linalg_rules()] == []
+
+
+def test_a_second_rule_for_an_op_is_refused() -> None:
+    table = RuleTable("test")
+    table("aten.relu")(lambda b, x: x)
+    with pytest.raises(ValueError, match=r"two rules for aten\.relu"):
+        table("aten.relu")(lambda b, x: x)
