@@ -240,7 +240,6 @@ def test_opt_takes_nested_pipelines_with_options(call: Call) -> None:
     assert "linalg.generic" in call("opt", "raw.mlir", "-p", pipeline).stdout
 
 
-@pytest.mark.xfail(reason="dead code elimination asks for xDSL's Pure, and torch ops state their effects otherwise")
 def test_opt_removes_dead_code(call: Call) -> None:
     assert "torch.aten.tanh" not in call("opt", "raw.mlir", "-p", "canonicalize").stdout
 

@@ -50,10 +50,7 @@ def leaves(result: Any) -> list[Tensor]:
     return [*result.values()] if isinstance(result, dict) else list(result)
 
 
-NO_BODY = pytest.mark.xfail(reason="a named linalg op that is read from pretty text has no region, and IREE needs it")
-
-
-@pytest.mark.parametrize("output_type", ["raw", "torch", pytest.param("linalg-on-tensors", marks=NO_BODY)])
+@pytest.mark.parametrize("output_type", ["raw", "torch", "linalg-on-tensors"])
 def test_a_saved_module_runs(small: Small, tmp_path: Path, output_type: str) -> None:
     module = flambeau.compile(small, (torch.ones(2, 8),), output_type=output_type)
     path = tmp_path / "model.mlir"
@@ -82,7 +79,6 @@ def test_a_module_without_weights_is_one_file(tmp_path: Path) -> None:
     assert_same(load(tmp_path / "relu.mlir")(torch.tensor([-1.0, 0.0, 2.0])), torch.tensor([0.0, 0.0, 2.0]))
 
 
-@NO_BODY
 def test_a_saved_module_keeps_its_dynamic_dims(small: Small, linalg: flambeau.Module, tmp_path: Path) -> None:
     linalg.save(tmp_path / "model.mlir")
     run = load(tmp_path / "model.mlir")

@@ -250,9 +250,11 @@ def write_in_a_loop(x: Tensor) -> Tensor:
 
 WRITES = [
     relu_, add_, operators, copy_, zero_and_fill_, clamp_, masked_fill_, index_put_, chained, copy_of_another_dtype_,
-    write_a_column, write_by_mask, write_by_indices, write_a_block, write_every_other, write_from_the_end,
+    write_a_column, write_by_mask, write_by_indices, write_a_block,
+    write_every_other, write_from_the_end,
     write_through_select, write_through_view, write_through_transpose, write_through_permute_and_unsqueeze,
-    write_through_split, write_through_chunk, write_through_split_of_the_last_dim, write_through_unbind,
+    write_through_split, write_through_chunk,
+    write_through_split_of_the_last_dim, write_through_unbind,
     write_through_diagonal, write_through_nested_views, write_through_expanded_source, views_see_later_writes,
     writes_see_earlier_reads, write_in_a_loop,
 ]  # fmt: skip
@@ -663,7 +665,11 @@ def ones_of_size(x: Tensor) -> Tensor:
 
 
 def float_of_size(x: Tensor) -> Tensor:
-    return x / (x.shape[0] / 3.0) + x.shape[1] ** 0.5
+    return x / (x.shape[0] / 3.0) + x.shape[1] * 0.5
+
+
+def root_of_size(x: Tensor) -> Tensor:
+    return x / x.shape[1] ** 0.5
 
 
 def head_view(x: Tensor) -> Tensor:
@@ -705,7 +711,8 @@ def maximum_of_sizes(x: Tensor) -> Tensor:
 
 
 SIZES = [
-    size_arithmetic, arange_of_size, ones_of_size, float_of_size, head_view, mask_expand, causal_mask, expand_mask,
+    size_arithmetic, arange_of_size, ones_of_size, float_of_size,
+    root_of_size, head_view, mask_expand, causal_mask, expand_mask,
     slices_by_size, maximum_of_sizes,
 ]  # fmt: skip
 
@@ -768,7 +775,7 @@ DECOMPOSED: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]]]] 
     "nll_loss": (
         lambda x, y: F.nll_loss(x, y, ignore_index=2), lambda: (torch.randn(3, 5), torch.tensor([0, 4, 2]))
     ),
-    "kl_div": (F.kl_div, lambda: (torch.randn(3, 5), torch.rand(3, 5))),
+    "kl_div": (lambda x, y: F.kl_div(x, y, reduction="batchmean"), lambda: (torch.randn(3, 5), torch.rand(3, 5))),
     "binary_cross_entropy_with_logits": (
         F.binary_cross_entropy_with_logits, lambda: (torch.randn(4), torch.tensor([0.0, 1, 1, 0]))
     ),

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from typing import Any, ClassVar, Self
 
-from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, DenseArrayBase, i32
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import AffineMapAttr, AnyFloat, ArrayAttr, DenseArrayBase, i32
+from xdsl.dialects.linalg.ops import YieldOp
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.parser import Parser
 from xdsl.printer import Printer
@@ -57,9 +60,11 @@ class NamedOp(Operation):
         results: list[Attribute] = []
         if parser.parse_optional_punctuation("->") is not None:
             results = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_type)
+        operands = [*groups[0], *groups[1]]
         return cls.create(
-            operands=[*groups[0], *groups[1]],
+            operands=operands,
             result_types=results,
+            regions=[implied_region(cls.name, [getattr(o.type, "element_type", o.type) for o in operands])],
             properties={
                 **attributes,
                 **implied_properties(cls.name.removeprefix("linalg.")),
@@ -71,6 +76,41 @@ class NamedOp(Operation):
 @cache
 def segments(*sizes: int) -> DenseArrayBase[Any]:
     return DenseArrayBase.from_list(i32, list(sizes))
+
+
+def implied_region(name: str, types: Sequence[Attribute]) -> Region:
+    """The body of a named op, from the element types of its operands: the last is the accumulator."""
+    block = Block(arg_types=types)
+    accumulator = types[-1]
+    family = "f" if isinstance(accumulator, AnyFloat) else "i"
+
+    def apply(op: type[Operation], *operands: SSAValue) -> SSAValue:
+        created = op.create(operands=operands, result_types=[accumulator], properties=_PROPERTIES.get(op, {}))
+        block.add_op(created)
+        return created.results[0]
+
+    def widened(value: SSAValue) -> SSAValue:
+        return value if value.type == accumulator else apply(_CASTS[family], value)
+
+    *inputs, total = block.args
+    if "pooling" in name:
+        result = apply(_MAX[family] if name.endswith("max") else _ADD[family], total, widened(inputs[0]))
+    else:
+        result = apply(_ADD[family], total, apply(_MUL[family], widened(inputs[0]), widened(inputs[1])))
+    block.add_op(YieldOp(result))
+    return Region(block)
+
+
+_ADD: dict[str, type[Operation]] = {"f": arith.AddfOp, "i": arith.AddiOp}
+_MUL: dict[str, type[Operation]] = {"f": arith.MulfOp, "i": arith.MuliOp}
+_MAX: dict[str, type[Operation]] = {"f": arith.MaximumfOp, "i": arith.MaxSIOp}
+_CASTS: dict[str, type[Operation]] = {"f": arith.ExtFOp, "i": arith.ExtSIOp}
+_FAST: dict[str, Attribute] = {"fastmath": arith.FastMathFlagsAttr("none")}
+_FLAGS: dict[str, Attribute] = {"overflowFlags": arith.IntegerOverflowAttr("none")}
+_PROPERTIES: dict[type[Operation], dict[str, Attribute]] = {
+    arith.AddfOp: _FAST, arith.MulfOp: _FAST, arith.MaximumfOp: _FAST, arith.ExtFOp: _FAST,
+    arith.AddiOp: _FLAGS, arith.MuliOp: _FLAGS,
+}  # fmt: skip
 
 
 def _maps(dims: int, *operands: tuple[int, ...]) -> ArrayAttr[Attribute]:

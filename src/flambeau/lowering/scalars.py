@@ -84,6 +84,13 @@ def pow_int(b: LoweringBuilder, x: Size, y: Size) -> Any:
     raise Unsupported("a power of sizes with an exponent that is not a constant")
 
 
+@rule("aten.pow.float", "aten.pow.int_float", "aten.pow.float_int")
+def pow_float(b: LoweringBuilder, x: Any, y: Any) -> Any:
+    if is_known(x, y):
+        return float(x) ** float(y)
+    return as_float(b, x).pow(float(y) if is_known(y) else as_float(b, y)).value
+
+
 def _comparison(name: str, python: Callable[[Any, Any], bool], predicate: str) -> None:
     @rule(f"aten.{name}.int")
     def ints(b: LoweringBuilder, x: Size, y: Size) -> Any:

@@ -5,12 +5,10 @@ from __future__ import annotations
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
-from xdsl.traits import Pure
+from xdsl.transforms.dead_code_elimination import would_be_trivially_dead
 
 from flambeau.dialects.torch.ops import BindSymbolicShapeOp
 from flambeau.ir.builder import erase
-
-_PURE = Pure()
 
 
 def eliminate_dead_code(module: ModuleOp) -> ModuleOp:
@@ -31,10 +29,11 @@ def eliminate_dead_code(module: ModuleOp) -> ModuleOp:
 
 
 def _is_dead(op: Operation) -> bool:
-    if not op.results or op.regions or _PURE not in op.traits:
+    if not op.results or op.regions:
         return False
-    return all(
+    is_unused = all(
         isinstance(use.operation, BindSymbolicShapeOp) and use.index == 0
         for result in op.results
         for use in result.uses
     )
+    return is_unused and would_be_trivially_dead(op)

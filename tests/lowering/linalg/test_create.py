@@ -42,8 +42,10 @@ def test_arange_of_a_size(dynamic: bool) -> None:
 def test_arange_and_linspace_of_floats() -> None:
     check_all(
         [
-            (lambda x: torch.arange(0.5, 3.0, 0.3) + x[0, 0] * 0, (X,)), (lambda x: torch.arange(5, 0, -2) + x[0, 0] * 0, (X,)),
-            (lambda x: torch.linspace(-1, 1, 7) + x[0, 0] * 0, (X,)), (lambda x: torch.linspace(0, 9, 1) + x[0, 0] * 0, (X,)),
+            (lambda x: torch.arange(0.5, 3.0, 0.3) + x[0, 0] * 0, (X,)),
+            (lambda x: torch.arange(5, 0, -2) + x[0, 0] * 0, (X,)),
+            (lambda x: torch.linspace(-1, 1, 7) + x[0, 0] * 0, (X,)),
+            (lambda x: torch.linspace(0, 9, 1) + x[0, 0] * 0, (X,)),
             (lambda x: torch.eye(3) + x[0, 0] * 0, (X,)), (lambda x: torch.eye(2, 4) + x[0, 0] * 0, (X,)),
         ]
     )  # fmt: skip

@@ -19,7 +19,8 @@ def test_products_of_every_rank(dynamic: bool) -> None:
         [
             (torch.mm, (A, B)), (torch.mv, (A, V)), (torch.dot, (V, V * 2)), (torch.bmm, (BATCH, OTHER)),
             (torch.matmul, (BATCH, B)), (torch.matmul, (A, OTHER)), (torch.matmul, (V, B)), (torch.matmul, (BATCH, V)),
-            (torch.matmul, (torch.randn(7, 1, 3, 4), OTHER)), (torch.outer, (V, A[0])), (torch.inner, (BATCH, A)), (torch.inner, (V, V)),
+            (torch.matmul, (torch.randn(7, 1, 3, 4), OTHER)), (torch.outer, (V, A[0])), (torch.inner, (BATCH, A)),
+            (torch.inner, (V, V)),
             (torch.inner, (BATCH, torch.tensor(2.0))),
         ],
         dynamic=dynamic,

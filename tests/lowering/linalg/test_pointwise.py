@@ -171,7 +171,8 @@ def test_where_and_masked_fill_promote() -> None:
     x = torch.randn(3, 4)
     every(
         [
-            lambda v: torch.where(v > 0, v, 0.0), lambda v: torch.where(v > 0, 1, 0), lambda v: v.masked_fill(v > 0, -INF),
+            lambda v: torch.where(v > 0, v, 0.0), lambda v: torch.where(v > 0, 1, 0),
+            lambda v: v.masked_fill(v > 0, -INF),
             lambda v: torch.where(v > 0, v, torch.tensor(2.0)), lambda v: v.masked_fill(v[0] > 0, 3),
             lambda v: torch.where(v > 0, v, torch.arange(4)),
         ],

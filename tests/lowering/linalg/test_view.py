@@ -13,7 +13,8 @@ X = torch.arange(72.0).reshape(3, 4, 6)
 
 VIEWS: dict[str, Callable[..., Any]] = {
     "view": lambda x: x.view(12, 6), "view -1": lambda x: x.view(-1, 2, 3), "reshape of a transpose":
-    lambda x: x.transpose(0, 2).reshape(6, -1), "flatten": lambda x: x.flatten(), "flatten some": lambda x: x.flatten(1),
+    lambda x: x.transpose(0, 2).reshape(6, -1), "flatten": lambda x: x.flatten(),
+    "flatten some": lambda x: x.flatten(1),
     "unflatten": lambda x: x.unflatten(2, (2, -1)), "unsqueeze": lambda x: x.unsqueeze(-1), "permute":
     lambda x: x.permute(2, 0, 1), "movedim": lambda x: x.movedim(0, -1), "t": lambda x: x[0].t(), "mT": lambda x: x.mT,
     "expand": lambda x: x[:, :1].expand(-1, 5, 6), "repeat": lambda x: x.repeat(2, 1, 3), "repeat adds dims":
@@ -46,8 +47,10 @@ def test_views_of_0d_and_empty_tensors() -> None:
     check_all(
         [
             (lambda x: x.view(1, 1), (zero,)), (lambda x: x.unsqueeze(0).squeeze(), (zero,)),
-            (lambda x: x.flatten(), (zero,)), (lambda x: x.expand(2, 3), (zero,)), (lambda x: x.transpose(-1, 0), (zero,)),
-            (lambda x: x.view(4, 0), (empty,)), (lambda x: x.transpose(0, 1), (empty,)), (lambda x: x[:, 1:3], (empty,)),
+            (lambda x: x.flatten(), (zero,)), (lambda x: x.expand(2, 3), (zero,)),
+            (lambda x: x.transpose(-1, 0), (zero,)),
+            (lambda x: x.view(4, 0), (empty,)), (lambda x: x.transpose(0, 1), (empty,)),
+            (lambda x: x[:, 1:3], (empty,)),
             (lambda x: torch.cat([x, torch.ones(2, 4)]), (empty,)), (lambda x: x.flip(0), (empty,)),
         ]
     )  # fmt: skip

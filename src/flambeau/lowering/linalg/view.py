@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from xdsl.dialects import tensor
+from xdsl.dialects import arith, tensor
 from xdsl.dialects.builtin import IntegerAttr, i64
 from xdsl.ir import SSAValue
 
 from flambeau.diagnostics import Unsupported
 from flambeau.ir.dtypes import BY_CODE
-from flambeau.lowering.builder import Size, Tensor, static, tensor_type
+from flambeau.lowering.builder import INDEX, Size, Tensor, static, tensor_type
 from flambeau.lowering.linalg.builder import LinalgBuilder
 from flambeau.lowering.linalg.rules import linalg_rule
 
@@ -59,8 +59,6 @@ def view_dtype(b: LinalgBuilder, x: Tensor, dtype: int) -> Tensor:
         return Tensor(x.value, target, x._sizes)
     if target.bits != x.dtype.bits:
         raise Unsupported(f"a view of {x.dtype} as {target}, which has another size")
-    from xdsl.dialects import arith
-
     return b.elementwise([x], lambda e: e.emit(arith.BitcastOp, (e,), target), target)
 
 
@@ -446,25 +444,47 @@ def view_as_complex(b: LinalgBuilder, x: Tensor) -> Tensor:
 # --- Writing into a copy ---
 
 
+def _replace(b: LinalgBuilder, x: Tensor, src: Tensor, at: int, start: Size, length: Size, step: int) -> Tensor:
+    """`x` with the slices `start`, `start + step`, ... of a dimension taken from `src`.
+
+    One loop that chooses. `tensor.insert_slice` would say it shorter, but IREE 3.13 then writes into the caller's own
+    buffer when `x` is an argument, and copies overlapping memory when `src` is a part of `x`.
+    """
+    if isinstance(length, int) and length == 0:
+        return x
+    last = b.sub(length, 1)
+
+    def choose(position: Sequence[SSAValue], e: Any) -> Any:
+        offset = b.sub(position[at], start)
+        inside = b.scalar_bool(b.compare("sge", offset, 0))
+        # Negative offsets are outside, so that rounding does not matter; IREE has no floordivsi of indices in a loop.
+        steps = offset if step == 1 else b.value(arith.DivSIOp, (b.index(offset), b.index(step)), INDEX)
+        inside = inside & b.scalar_bool(b.compare("sle", steps, last))
+        if step != 1:
+            inside = inside & b.scalar_bool(b.compare("eq", b.mul(steps, step), offset))
+        # Outside, any place of the source will do: what is loaded there is not used.
+        place = b.minimum(b.maximum(steps, 0), last)
+        loaded = b.load(src, [place if i == at else p for i, p in enumerate(position)])
+        return inside.select(loaded.to(x.dtype), e)
+
+    return b.map_indexed([x], b.sizes(x), x.dtype, choose)
+
+
 @linalg_rule("aten.slice_scatter")
 def slice_scatter(b: LinalgBuilder, x: Tensor, src: Tensor, dim: int, start: Any, end: Any, step: int) -> Tensor:
     at = b.dim(dim, x.rank)
     first, length = slice_bounds(b, b.size(x, at), start, end, step)
     sizes = b.sizes(x)
+    if isinstance(first, int) and first == 0 and length is sizes[at]:
+        return b.broadcast_to(b.to(src, x.dtype), sizes)
     sizes[at] = length
-    starts: list[Size] = [0] * x.rank
-    starts[at] = first
-    steps: list[Size] = [1] * x.rank
-    steps[at] = step
-    return b.insert_slice(b.broadcast_to(b.to(src, x.dtype), sizes), x, starts, steps)
+    return _replace(b, x, b.broadcast_to(src, sizes), at, first, length, step)
 
 
 @linalg_rule("aten.select_scatter")
 def select_scatter(b: LinalgBuilder, x: Tensor, src: Tensor, dim: int, position: Size) -> Tensor:
     at = b.dim(dim, x.rank)
-    starts: list[Size] = [0] * x.rank
-    starts[at] = _index(b, position, b.size(x, at))
-    return b.insert_slice(b.unsqueeze(b.to(src, x.dtype), at), x, starts, [1] * x.rank)
+    return _replace(b, x, b.unsqueeze(src, at), at, _index(b, position, b.size(x, at)), 1, 1)
 
 
 @linalg_rule("aten.diagonal_scatter")
