@@ -29,8 +29,10 @@ from flambeau.dialects.torch.types import BOOL, FLOAT, INT, NONE, ListType, Tens
 from flambeau.ir import dtypes
 from flambeau.ir.conversion import Conversion, RuleTable
 from flambeau.ir.dtypes import BY_TORCH_TYPE, DType
-from flambeau.lowering.builder import INDEX, LoweringBuilder, Tensor, tensor_type
+from flambeau.lowering.builder import INDEX, LoweringBuilder, Size, Tensor, tensor_type
 from flambeau.lowering.scalars import SCALAR_RULES
+
+INT64_MAX = (1 << 63) - 1
 
 POISONED = object()
 """The list that an op which could not be lowered should have given."""
@@ -45,6 +47,7 @@ class Lowering(Conversion):
         self.rules = rules
         self.builder_class = builder_class
         self.builder: LoweringBuilder
+        self.ranges: dict[str, tuple[int, int]] = {}
 
     def convert_module(self, module: ModuleOp) -> ModuleOp:
         """The lowered module; the given one is left alone."""
@@ -86,7 +89,7 @@ class Lowering(Conversion):
         elif isinstance(op, LiteralOp):
             self.values[op.results[0]] = self._literal(op)
         elif isinstance(op, SymbolicIntOp):
-            self.values[op.results[0]] = op.properties["symbol_name"].data  # type: ignore[attr-defined]
+            self.values[op.results[0]] = self._symbol(op)
         elif isinstance(op, BindSymbolicShapeOp):
             self._bind(op)
         elif isinstance(op, func.ReturnOp):
@@ -116,6 +119,13 @@ class Lowering(Conversion):
             b.out_length = next((len(u.operation.results) for u in op.results[0].uses), None)
         self.record(op, rule(b, *[self.values[v] for v in op.operands]))
 
+    def _symbol(self, op: SymbolicIntOp) -> str:
+        """Remember the range of a symbol; gives its name."""
+        name: str = op.properties["symbol_name"].data  # type: ignore[attr-defined]
+        low, high = (op.properties[k].value.data for k in ("min_val", "max_val"))  # type: ignore[attr-defined]
+        self.ranges[f"({name})"] = (low, high)
+        return name
+
     def _bind(self, op: BindSymbolicShapeOp) -> None:
         x = self.values.get(op.operands[0])
         if not isinstance(x, Tensor):
@@ -142,7 +152,19 @@ class Lowering(Conversion):
                         self.builder.size(x, i),
                         f"dimension {i} of an argument does not have the size {expression}",
                     )
+            for i, expression in enumerate(expressions):
+                if isinstance(expression, str) and x._sizes[i] is None and expression not in self.builder.symbols:
+                    self._check_range(expression, self.builder.size(x, i))
         self.builder.bind_symbols(x, expressions)
+
+    def _check_range(self, symbol: str, size: Size) -> None:
+        """Guard that a size is in the range which the program was exported for."""
+        low, high = self.ranges.get(symbol, (0, INT64_MAX))
+        # PyTorch assumes at least 2 where nobody said anything: that is no promise to the caller.
+        if low > 2:
+            self.builder.guard(self.builder.compare("sge", size, low), f"the size {symbol} must be at least {low}")
+        if high < INT64_MAX:
+            self.builder.guard(self.builder.compare("sle", size, high), f"the size {symbol} must be at most {high}")
 
     def _literal(self, op: LiteralOp) -> Tensor:
         old = op.results[0].type

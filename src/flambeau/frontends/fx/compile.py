@@ -127,7 +127,7 @@ def _export_failure(error: Exception) -> Diagnostic:
     hint = ""
     if "data-dependent" in str(error) or "GuardOnDataDependent" in type(error).__name__:
         hint = (
-            "The program branches on the value of a tensor. Write the choice with torch.where or torch.cond, "
+            "The program branches on the value of a tensor. Write the choice with torch.where, "
             "or assert what is known about the value with torch._check."
         )
     elif isinstance(error, TypeError):

@@ -48,13 +48,13 @@ def import_exported_program(
         if node.op != "placeholder":
             continue
         spec = kinds[node.name]
-        is_state = spec.kind in (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
+        is_constant = spec.kind is InputKind.CONSTANT_TENSOR
+        is_state = is_constant or spec.kind in (InputKind.PARAMETER, InputKind.BUFFER)
         if spec.kind is InputKind.USER_INPUT and isinstance(spec.arg, ConstantArgument):
             importer.values[node] = spec.arg.value
             inputs.append(None)
-        elif is_state and not (spec.kind is InputKind.BUFFER and (written.is_mutable(node) or spec.target in updated)):
+        elif is_state and (is_constant or not (written.is_mutable(node) or spec.target in updated)):
             tensor = _state(program, spec)
-            is_constant = spec.kind is InputKind.CONSTANT_TENSOR
             try:
                 importer.values[node] = importer.tensor(tensor, spec.target or node.name, inline=is_constant)
             except Problem as problem:

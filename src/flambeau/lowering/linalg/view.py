@@ -11,7 +11,7 @@ from xdsl.ir import SSAValue
 
 from flambeau.diagnostics import Unsupported
 from flambeau.ir.dtypes import BY_CODE
-from flambeau.lowering.builder import INDEX, Size, Tensor, static, tensor_type
+from flambeau.lowering.builder import Size, Tensor, static, tensor_type
 from flambeau.lowering.linalg.builder import LinalgBuilder
 from flambeau.lowering.linalg.rules import linalg_rule
 
@@ -447,27 +447,36 @@ def view_as_complex(b: LinalgBuilder, x: Tensor) -> Tensor:
 def _replace(b: LinalgBuilder, x: Tensor, src: Tensor, at: int, start: Size, length: Size, step: int) -> Tensor:
     """`x` with the slices `start`, `start + step`, ... of a dimension taken from `src`.
 
-    One loop that chooses. `tensor.insert_slice` would say it shorter, but IREE 3.13 then writes into the caller's own
-    buffer when `x` is an argument, and copies overlapping memory when `src` is a part of `x`.
+    The source is padded to the size of `x`, and one loop chooses. `tensor.insert_slice` would say it shorter, but
+    IREE 3.13 then writes into the caller's own buffer when `x` is an argument, and copies overlapping memory when
+    `src` is a part of `x`.
     """
     if isinstance(length, int) and length == 0:
         return x
-    last = b.sub(length, 1)
+    size = b.size(x, at)
+    placed = b.to(src, x.dtype)
+    covered = length
+    if step != 1:
+        # Spread the slices `step` apart; what lies beyond the end is cut off.
+        low: list[Size] = [0] * (x.rank + 1)
+        high: list[Size] = [step - 1 if i == at + 1 else 0 for i in range(x.rank + 1)]
+        sizes = b.sizes(placed)
+        covered = b.minimum(b.mul(length, step), b.sub(size, start))
+        spread = b.pad(b.unsqueeze(placed, at + 1), low, high, 0)
+        spread = b.reshape(spread, [*sizes[:at], b.mul(length, step), *sizes[at + 1 :]])
+        placed = _slice(b, spread, at, 0, covered)
+    before: list[Size] = [start if i == at else 0 for i in range(x.rank)]
+    after: list[Size] = [b.sub(b.sub(size, start), covered) if i == at else 0 for i in range(x.rank)]
+    placed = b.pad(placed, before, after, 0)
 
-    def choose(position: Sequence[SSAValue], e: Any) -> Any:
-        offset = b.sub(position[at], start)
-        inside = b.scalar_bool(b.compare("sge", offset, 0))
-        # Negative offsets are outside, so that rounding does not matter; IREE has no floordivsi of indices in a loop.
-        steps = offset if step == 1 else b.value(arith.DivSIOp, (b.index(offset), b.index(step)), INDEX)
-        inside = inside & b.scalar_bool(b.compare("sle", steps, last))
+    def choose(position: Sequence[SSAValue], old: Any, new: Any) -> Any:
+        offset = b.scalar(position[at]) - b.scalar(b.index(start))
+        inside = (offset >= 0) & (offset < b.scalar(b.index(covered)))
         if step != 1:
-            inside = inside & b.scalar_bool(b.compare("eq", b.mul(steps, step), offset))
-        # Outside, any place of the source will do: what is loaded there is not used.
-        place = b.minimum(b.maximum(steps, 0), last)
-        loaded = b.load(src, [place if i == at else p for i, p in enumerate(position)])
-        return inside.select(loaded.to(x.dtype), e)
+            inside = inside & (offset.fmod(step) == 0)
+        return inside.select(new, old)
 
-    return b.map_indexed([x], b.sizes(x), x.dtype, choose)
+    return b.map_indexed([x, placed], b.sizes(x), x.dtype, choose)
 
 
 @linalg_rule("aten.slice_scatter")
