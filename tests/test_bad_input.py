@@ -141,7 +141,7 @@ def test_a_branch_on_data(capfd: pytest.CaptureFixture[str]) -> None:
     (diagnostic,) = caught.value.diagnostics
     assert diagnostic.stage == "export"
     assert (diagnostic.file, diagnostic.line) == (__file__, line_of(Branch, "if x.sum() > 0"))
-    assert "torch.where or torch.cond" in diagnostic.hint
+    assert "with torch.where" in diagnostic.hint
     assert "if x.sum() > 0:" in str(caught.value)
     assert capfd.readouterr().err == ""
 

@@ -8,14 +8,11 @@ from typing import Any
 
 from xdsl.dialects import func
 from xdsl.dialects.builtin import DenseResourceAttr, ModuleOp
-from xdsl.dialects.builtin import TensorType as BuiltinTensorType
-from xdsl.ir import Attribute
 
 from flambeau.api import Module, OutputType
 from flambeau.diagnostics import CompileError, Diagnostic
-from flambeau.dialects.torch.types import BOOL, FLOAT, TensorType
-from flambeau.ir import dtypes
-from flambeau.ir.module import Argument, Output, ScalarSpec, Signature, TensorSpec, Weights
+from flambeau.dialects.specs import spec_of
+from flambeau.ir.module import Argument, Output, Signature, TensorSpec, Weights
 
 
 def weights_path(path: Path) -> Path:
@@ -83,7 +80,7 @@ def resources(module: ModuleOp) -> dict[str, TensorSpec]:
     for op in module.walk():
         for attribute in (*op.properties.values(), *op.attributes.values()):
             if isinstance(attribute, DenseResourceAttr):
-                spec = _spec(attribute.type)
+                spec = spec_of(attribute.type)
                 assert isinstance(spec, TensorSpec)
                 found[attribute.resource_handle.data] = spec
     return found
@@ -102,23 +99,10 @@ def signature_of(function: func.FuncOp) -> Signature:
     """How to call a function of which only the IR is known: arguments in order, results as a list."""
     names = [a.name_hint or f"argument {i}" for i, a in enumerate(function.args)]
     arguments = tuple(
-        Argument(name, _spec(t)) for name, t in zip(names, function.function_type.inputs.data, strict=True)
+        Argument(name, spec_of(t)) for name, t in zip(names, function.function_type.inputs.data, strict=True)
     )
-    results = tuple(_spec(t) for t in function.function_type.outputs.data)
+    results = tuple(spec_of(t) for t in function.function_type.outputs.data)
     return Signature(arguments, results, tuple(Output(i) for i in range(len(results))))
-
-
-def _spec(type_: Attribute) -> TensorSpec | ScalarSpec:
-    if isinstance(type_, TensorType) and type_.shape is not None and type_.dtype is not None:
-        return TensorSpec(type_.shape, type_.dtype)
-    if isinstance(type_, BuiltinTensorType):
-        element = type_.element_type
-        dtype = next((d for d in dtypes.DTYPES if element in (d.builtin, d.torch_type)), None)
-        if dtype is not None:
-            return TensorSpec(tuple(None if d < 0 else d for d in type_.get_shape()), dtype)
-    if type_ in (BOOL, dtypes.bool_.builtin):
-        return ScalarSpec("bool")
-    return ScalarSpec("float" if type_ in (FLOAT, dtypes.float64.builtin) else "int")
 
 
 def resources_text(weights: Mapping[str, Any]) -> str:

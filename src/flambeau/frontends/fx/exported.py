@@ -1,4 +1,4 @@
-"""`torch.export` programs to the torch dialect, imported directly: no retrace, no copy of a weight."""
+"""`torch.export` programs and plain FX graphs as functions: no retrace, no copy of a weight."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
-from torch.fx import GraphModule, Node
+from torch.fx import Graph, GraphModule, Node
+from torch.utils import _pytree as pytree
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, SSAValue
 
 from flambeau.diagnostics import CompileError, Diagnostic
-from flambeau.dialects.torch.types import BOOL, FLOAT, NonValueTensorType, TensorType
+from flambeau.dialects.specs import spec_of
+from flambeau.dialects.torch.types import NonValueTensorType, TensorType
 from flambeau.frontends.fx.aliasing import analyze
 from flambeau.frontends.fx.importer import (
     GraphImporter,
@@ -23,162 +25,164 @@ from flambeau.frontends.fx.importer import (
     type_of,
 )
 from flambeau.ir.locations import UNKNOWN
-from flambeau.ir.module import Argument, Mutation, Output, ScalarSpec, Signature, TensorSpec, Weights
+from flambeau.ir.module import Argument, Mutation, Output, Signature, Weights
 
 Keep = Callable[[str], bool]
+"""Whether an op is left whole, by its name."""
+
+Imported = tuple[ModuleOp, Weights, Signature]
 
 
-def import_exported_program(
-    program: ExportedProgram, keep: Keep, name: str = "main"
-) -> tuple[ModuleOp, Weights, Signature]:
-    """Import an exported program as one function; weights are referred to, buffers that it writes are arguments."""
-    graph = program.graph
-    weights = Weights()
-    block = Block()
-    importer = GraphImporter(block, weights, keep, program.range_constraints)
-    written = analyze(graph)
-    arguments: list[Argument] = []
-    inputs: list[int | None] = []
-    mutated: list[tuple[Node, int]] = []
-    kinds = {spec.arg.name: spec for spec in program.graph_signature.input_specs}
+class FunctionImporter:
+    """Imports a graph as a function and keeps account of how Python calls it."""
+
+    def __init__(self, graph: Graph, keep: Keep, ranges: Any = None) -> None:
+        self.weights = Weights()
+        self.block = Block()
+        self.importer = GraphImporter(self.block, self.weights, keep, ranges)
+        self.written = analyze(graph)
+        self.arguments: list[Argument] = []
+        self.inputs: list[int | None] = []
+        self.results: list[SSAValue] = []
+        self.outputs: list[Output] = []
+        self.mutations: list[Mutation] = []
+        self._mutated: list[tuple[Node, int]] = []
+
+    # --- What comes in ---
+
+    def add_constant_input(self, node: Node, value: Any) -> None:
+        """An input that the program was specialised to."""
+        self.importer.values[node] = value
+        self.inputs.append(None)
+
+    def add_weight(self, node: Node, tensor: torch.Tensor, name: str, inline: bool) -> None:
+        """A tensor of the model that the program only reads."""
+        try:
+            self.importer.values[node] = self.importer.tensor(tensor, name, inline=inline)
+        except Problem as problem:
+            self.importer.report(problem, name)
+
+    def add_argument(self, node: Node, meta: Any, name: str, state: torch.Tensor | None = None) -> None:
+        """An argument of the function: an input, or a tensor of the model that the program writes."""
+        try:
+            type_ = type_of(meta)
+        except Problem as problem:
+            self.importer.report(problem, node.name)
+            return
+        value = self.block.insert_arg(type_, len(self.block.args))
+        value.name_hint = node.name if node.name and not node.name[0].isdigit() else None
+        self.importer.values[node] = value
+        self.importer.bind_shape(value, meta)
+        resource = None
+        if state is not None:
+            resource = self.importer.resource_name(name)
+            self.weights.tensors[resource] = state
+        else:
+            self.inputs.append(len(self.arguments))
+        if self.written.is_mutable(node) and isinstance(type_, TensorType):
+            self._mutated.append((node, len(self.arguments)))
+        self.arguments.append(Argument(name, spec_of(type_), resource))
+
+    # --- What goes out ---
+
+    def add_output(self, value: Any) -> None:
+        """A leaf of what the function gives back."""
+        if isinstance(value, SSAValue):
+            self.outputs.append(Output(self._add_result(value)))
+        else:
+            self.outputs.append(Output(None, value))
+
+    def add_mutation(self, value: SSAValue, target: str | None) -> None:
+        """A result that is the new contents of an argument."""
+        names = [a.name for a in self.arguments]
+        if target not in names:
+            raise CompileError([Diagnostic("import", f"the program writes {target!r}, which is not an input")])
+        self.mutations.append(Mutation(self._add_result(value), names.index(target)))
+
+    def _add_result(self, value: SSAValue) -> int:
+        if isinstance(value.type, NonValueTensorType):
+            value = self.importer.read(value)
+        self.results.append(value)
+        return len(self.results) - 1
+
+    def finish(self, name: str, in_spec: Any = None, out_spec: Any = None) -> Imported:
+        """The module; raises if anything could not be imported."""
+        for node, position in self._mutated:
+            self.mutations.append(Mutation(self._add_result(self.importer.values[node]), position))
+        raise_problems(self.importer.problems)
+        function = finish_function(name, self.importer, self.block, self.results)
+        signature = Signature(
+            arguments=tuple(self.arguments),
+            results=tuple(spec_of(r.type) for r in self.results),
+            outputs=tuple(self.outputs),
+            mutations=tuple(self.mutations),
+            in_spec=in_spec,
+            out_spec=out_spec,
+            inputs=tuple(self.inputs) if in_spec is not None else None,
+        )
+        return ModuleOp([function]), self.weights, signature
+
+
+def import_exported_program(program: ExportedProgram, keep: Keep, name: str = "main") -> Imported:
+    """Import an exported program as one function; weights are referred to, those that it writes are arguments."""
+    signature = program.graph_signature
+    function = FunctionImporter(program.graph, keep, program.range_constraints)
+    importer = function.importer
+    kinds = {spec.arg.name: spec for spec in signature.input_specs}
     # In a functional program, what was written is a result.
-    updated = {s.target for s in program.graph_signature.output_specs if s.kind is OutputKind.BUFFER_MUTATION}
+    updated = {s.target for s in signature.output_specs if s.kind is OutputKind.BUFFER_MUTATION}
 
-    for node in graph.nodes:
+    for node in program.graph.nodes:
         if node.op != "placeholder":
             continue
         spec = kinds[node.name]
         is_constant = spec.kind is InputKind.CONSTANT_TENSOR
-        is_state = is_constant or spec.kind in (InputKind.PARAMETER, InputKind.BUFFER)
-        if spec.kind is InputKind.USER_INPUT and isinstance(spec.arg, ConstantArgument):
-            importer.values[node] = spec.arg.value
-            inputs.append(None)
-        elif is_state and (is_constant or not (written.is_mutable(node) or spec.target in updated)):
-            tensor = _state(program, spec)
-            try:
-                importer.values[node] = importer.tensor(tensor, spec.target or node.name, inline=is_constant)
-            except Problem as problem:
-                importer.report(problem, spec.target or node.name)
-        elif is_state or spec.kind is InputKind.USER_INPUT:
-            meta = node.meta["val"]
-            if isinstance(meta, (bool, int, float, str)) or meta is None:
-                importer.values[node] = meta
-                inputs.append(None)
-                continue
-            value = _argument(importer, node, meta)
-            if value is None:
-                continue
-            state = None
-            if is_state:
-                state = importer._resource_name(spec.target or node.name)
-                weights.tensors[state] = _state(program, spec)
+        if is_constant or spec.kind in (InputKind.PARAMETER, InputKind.BUFFER):
+            tensor, target = _state(program, spec), spec.target or node.name
+            if not is_constant and (function.written.is_mutable(node) or target in updated):
+                function.add_argument(node, node.meta["val"], target, tensor)
             else:
-                inputs.append(len(arguments))
-            if written.is_mutable(node) and isinstance(value.type, TensorType):
-                mutated.append((node, len(arguments)))
-            arguments.append(Argument(spec.target or node.name if is_state else node.name, _spec(value), state))
-        else:
+                function.add_weight(node, tensor, target, inline=is_constant)
+        elif spec.kind is not InputKind.USER_INPUT:
             raise CompileError([Diagnostic("import", f"input {node.name!r} of kind {spec.kind.name} is not imported")])
-
-    raise_problems(importer.problems)
-    outputs_of_graph = importer.import_nodes(graph, program.graph_module)
-    results: list[SSAValue] = []
-    outputs: list[Output] = []
-    mutations: list[Mutation] = []
-    importer.emitter.location = UNKNOWN
-    specs = program.graph_signature.output_specs
-    names = [a.name for a in arguments]
-    flat = list(outputs_of_graph or ())
-    for value, spec in zip(flat, specs, strict=True):
-        resolved = importer.resolve(value)
-        if spec.kind in (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION):
-            target = spec.target if spec.target in names else None
-            if target is None:
-                raise CompileError([Diagnostic("import", f"the program writes {spec.target!r}, which is not an input")])
-            mutations.append(Mutation(_add_result(importer, results, resolved), names.index(target)))
-        elif isinstance(resolved, SSAValue):
-            outputs.append(Output(_add_result(importer, results, resolved)))
+        elif isinstance(spec.arg, ConstantArgument):
+            function.add_constant_input(node, spec.arg.value)
+        elif isinstance(node.meta["val"], (bool, int, float, str, type(None))):
+            function.add_constant_input(node, node.meta["val"])
         else:
-            outputs.append(Output(None, resolved))
-    for node, position in mutated:
-        mutations.append(Mutation(_add_result(importer, results, importer.values[node]), position))
+            function.add_argument(node, node.meta["val"], node.name)
+
     raise_problems(importer.problems)
-    function = finish_function(name, importer, block, results)
-    signature = Signature(
-        arguments=tuple(arguments),
-        results=tuple(_spec(r) for r in results),
-        outputs=tuple(outputs),
-        mutations=tuple(mutations),
-        in_spec=program.call_spec.in_spec,
-        out_spec=program.call_spec.out_spec,
-        inputs=tuple(inputs),
-    )
-    return ModuleOp([function]), weights, signature
+    outputs = importer.import_nodes(program.graph, program.graph_module)
+    importer.emitter.location = UNKNOWN
+    for value, output in zip(outputs or (), signature.output_specs, strict=True):
+        resolved = importer.resolve(value)
+        if output.kind in (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION):
+            function.add_mutation(resolved, output.target)
+        else:
+            function.add_output(resolved)
+    return function.finish(name, program.call_spec.in_spec, program.call_spec.out_spec)
 
 
-def import_graph_module(
-    graph_module: GraphModule, keep: Keep, name: str = "main"
-) -> tuple[ModuleOp, Weights, Signature]:
+def import_graph_module(graph_module: GraphModule, keep: Keep, name: str = "main") -> Imported:
     """Import a plain FX graph of ATen ops; placeholders need `meta["val"]` (make_fx gives it)."""
-    graph = graph_module.graph
-    weights = Weights()
-    block = Block()
-    importer = GraphImporter(block, weights, keep)
-    written = analyze(graph)
-    arguments: list[Argument] = []
-    mutated: list[tuple[Node, int]] = []
-    for node in graph.nodes:
+    function = FunctionImporter(graph_module.graph, keep)
+    importer = function.importer
+    for node in graph_module.graph.nodes:
         if node.op != "placeholder":
             continue
         meta = node.meta.get("val", node.meta.get("example_value"))
         if meta is None:
-            raise CompileError(
-                [
-                    Diagnostic(
-                        "import",
-                        f"input {node.name!r} has no meta['val'], so its shape and dtype are unknown",
-                        hint="Trace the graph with make_fx or torch.export, or run FakeTensorProp over it.",
-                    )
-                ]
-            )
-        value = _argument(importer, node, meta)
-        if value is None:
-            continue
-        if written.is_mutable(node):
-            mutated.append((node, len(arguments)))
-        arguments.append(Argument(node.name, _spec(value)))
+            reason = f"input {node.name!r} has no meta['val'], so its shape and dtype are unknown"
+            hint = "Trace the graph with make_fx or torch.export, or run FakeTensorProp over it."
+            raise CompileError([Diagnostic("import", reason, hint=hint)])
+        function.add_argument(node, meta, node.name)
     raise_problems(importer.problems)
-    output = importer.resolve(importer.import_nodes(graph, graph_module))
-    flat = output if isinstance(output, list) else [output]
-    results: list[SSAValue] = []
-    outputs = [Output(_add_result(importer, results, v)) if isinstance(v, SSAValue) else Output(None, v) for v in flat]
-    mutations = [Mutation(_add_result(importer, results, importer.values[n]), at) for n, at in mutated]
-    raise_problems(importer.problems)
-    function = finish_function(name, importer, block, results)
-    signature = Signature(tuple(arguments), tuple(_spec(r) for r in results), tuple(outputs), tuple(mutations))
-    return ModuleOp([function]), weights, signature
-
-
-def _argument(importer: GraphImporter, node: Node, meta: Any) -> SSAValue | None:
-    """A new argument of the function for a placeholder; None if it has no type, which is reported."""
-    try:
-        type_ = type_of(meta)
-    except Problem as problem:
-        importer.report(problem, node.name)
-        return None
-    block = importer.emitter.block
-    value = block.insert_arg(type_, len(block.args))
-    value.name_hint = _hint(node.name)
-    importer.values[node] = value
-    importer._bind_shape(value, meta)
-    return value
-
-
-def _add_result(importer: GraphImporter, results: list[SSAValue], value: SSAValue) -> int:
-    if isinstance(value.type, NonValueTensorType):
-        value = importer.read(value)
-    results.append(value)
-    return len(results) - 1
+    output = importer.import_nodes(graph_module.graph, graph_module)
+    leaves, spec = pytree.tree_flatten(output)
+    for leaf in leaves:
+        function.add_output(importer.resolve(leaf))
+    return function.finish(name, out_spec=spec)
 
 
 def _state(program: ExportedProgram, spec: Any) -> torch.Tensor:
@@ -188,14 +192,3 @@ def _state(program: ExportedProgram, spec: Any) -> torch.Tensor:
     if target in program.constants:
         return program.constants[target]
     raise CompileError([Diagnostic("import", f"the exported program refers to {target!r} but does not hold it")])
-
-
-def _spec(value: SSAValue) -> TensorSpec | ScalarSpec:
-    type_ = value.type
-    if isinstance(type_, TensorType) and type_.shape is not None and type_.dtype is not None:
-        return TensorSpec(type_.shape, type_.dtype)
-    return ScalarSpec("bool" if type_ == BOOL else "float" if type_ == FLOAT else "int")
-
-
-def _hint(name: str) -> str | None:
-    return name if name and not name[0].isdigit() else None

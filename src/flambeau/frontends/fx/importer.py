@@ -236,7 +236,7 @@ class GraphImporter:
             return self.emitter.literal(dense(raw, dtype, tensor.shape), dtype, tensor.shape)
         key = _identity(tensor) if is_real else id(tensor)
         if key not in self._literals:
-            resource = self._resource_name(name)
+            resource = self.resource_name(name)
             self.weights.tensors[resource] = tensor
             attr = DenseResourceAttr(
                 StringAttr(resource), BuiltinTensorType(dtype.torch_type, [int(d) for d in tensor.shape])
@@ -244,7 +244,7 @@ class GraphImporter:
             self._literals[key] = self.emitter.literal(attr, dtype, [int(d) for d in tensor.shape])
         return self._literals[key]
 
-    def _resource_name(self, name: str) -> str:
+    def resource_name(self, name: str) -> str:
         base = re.sub(r"[^\w.$]", "_", name)
         base = base if base[:1].isalpha() or base[:1] == "_" else f"_{base}"
         candidate, count = base, 0
@@ -334,10 +334,10 @@ class GraphImporter:
             if declared.type.is_list:
                 unpacked = self.emitter.emit(ListUnpackOp, (result,), [type_of(e, not is_alias) for e in m])
                 for value, e in zip(unpacked.results, m, strict=True):
-                    self._bind_shape(value, e)
+                    self.bind_shape(value, e)
                 out.append(list(unpacked.results))
             else:
-                self._bind_shape(result, m)
+                self.bind_shape(result, m)
                 out.append(None if m is None and declared.type.is_tensor else result)
         final = out[0] if len(returns) == 1 else out
         if self.aliasing.is_mutable(node) and not is_alias:
@@ -353,7 +353,7 @@ class GraphImporter:
             return FLOAT if isinstance(meta, (float, torch.SymFloat)) else INT
         return {"int": INT, "float": FLOAT, "bool": BOOL, "str": STR, "Device": DEVICE}.get(declared.type.base, NUMBER)
 
-    def _bind_shape(self, value: SSAValue, meta: Any) -> None:
+    def bind_shape(self, value: SSAValue, meta: Any) -> None:
         type_ = value.type
         if not isinstance(type_, TensorType) or type_.shape is None or None not in type_.shape:
             return

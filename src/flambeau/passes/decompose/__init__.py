@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import cache
 from importlib import import_module
-from typing import Any
 
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
@@ -30,7 +29,7 @@ def decompositions() -> RuleTable:
 
 
 class Decomposition(Conversion):
-    """Replaces each op that has a decomposition, until none is left."""
+    """Replaces each op that has a decomposition, and what it decomposes to, until none is left."""
 
     stage = "decompose"
 
@@ -40,47 +39,28 @@ class Decomposition(Conversion):
         self.rules = decompositions()
 
     def convert_op(self, op: Operation) -> None:
-        if not isinstance(op, TorchOp):
-            return
-        rule = self.rules.get(op.overload)
+        rule = self.rules.get(op.overload) if isinstance(op, TorchOp) else None
         if rule is None:
             return
-        before = op.prev_op
+        before, following, block = op.prev_op, op.next_op, op.parent_block()
         self.builder.before, self.builder.location = op, op.location
         try:
             new = rule(self.builder, *(python_value(v) for v in op.operands))
         except InferenceError as e:
             raise Unsupported(str(e)) from e
-        results = new if isinstance(new, tuple) else (new,)
-        for old, value in zip(op.results, results, strict=True):
-            # PyTorch's word on the type may be better than what was inferred.
+        for old, value in zip(op.results, new if isinstance(new, tuple) else (new,), strict=True):
             value.name_hint = old.name_hint
             old.replace_all_uses_with(value)
-        # A decomposition may use ops that have one themselves: those are next.
-        first = before.next_op if before is not None else op.parent_block().first_op  # type: ignore[union-attr]
         erase(op)
-        while first is not None and first is not self.following:
-            following = first.next_op
-            self.convert_op(first)
-            first = following
-
-    following: Operation | None = None
-
-    def convert_block(self, block: Any) -> None:
-        op = block.first_op
-        while op is not None:
-            self.following = op.next_op
-            following = self.following
-            try:
-                self.convert_op(op)
-            except Unsupported as e:
-                from flambeau.diagnostics import diagnostic_for
-
-                self.problems.append(diagnostic_for(op, self.stage, e.reason, e.hint))
-            op = following
+        assert block is not None
+        inner = before.next_op if before is not None else block.first_op
+        while inner is not None and inner is not following:
+            after = inner.next_op
+            self.convert_op(inner)
+            inner = after
 
     def poison(self, op: Operation) -> None:
-        return None
+        """The op stays as it is."""
 
 
 def decompose(module: ModuleOp) -> ModuleOp:
