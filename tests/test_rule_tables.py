@@ -18,8 +18,9 @@ TABLES = {t.name: t for t in (infer_rules(), linalg_rules(), SCALAR_RULES, decom
 
 @pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
 def test_every_rule_is_for_an_op_that_exists(table: RuleTable) -> None:
-    structural = {"prim.ListUnpack"}
-    assert [name for name in table if registry.schema(name) is None and name not in structural] == []
+    # Rules for other namespaces are for custom ops, which somebody else declares.
+    ours = [name for name in table if name.split(".")[0] in registry.NAMESPACES and name != "prim.ListUnpack"]
+    assert [name for name in ours if registry.schema(name) is None] == []
 
 
 @pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)

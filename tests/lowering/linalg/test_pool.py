@@ -175,3 +175,15 @@ def test_planes_are_pooled_by_the_named_op() -> None:
     module = check(lambda x: (F.max_pool2d(x, 2), F.avg_pool2d(x, 2)), ramp(1, 2, 4, 4))
     assert "linalg.pooling_nchw_max" in str(module)
     assert "linalg.pooling_nchw_sum" in str(module)
+
+
+def test_a_single_window_that_does_not_reach_the_end() -> None:
+    x, v = torch.randn(1, 2, 3, 3), torch.randn(1, 2, 3, 3, 4)
+    check_all(
+        [
+            (lambda x: F.max_pool2d(x, 2), (x,)), (lambda x: F.avg_pool2d(x, 2), (x,)),
+            (lambda x: F.max_pool2d(x, 2, return_indices=True), (x,)), (lambda v: F.avg_pool3d(v, 2), (v,)),
+            (lambda x: F.conv2d(x, torch.ones(4, 2, 2, 2), stride=2), (x,)),
+            (lambda v: F.conv3d(v, torch.ones(4, 2, 2, 2, 2), stride=2), (v,)),
+        ]
+    )  # fmt: skip

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import re
 import threading
+import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,6 +21,16 @@ DEVICES = ("local-task", "local-sync")
 PARAMETER_SCOPE = "model"
 
 
+_LIVE: weakref.WeakSet[Program] = weakref.WeakSet()
+
+
+@atexit.register
+def _release() -> None:
+    # IREE complains at length about what is still alive when Python has ended, and others may hold on to a program.
+    for program in list(_LIVE):
+        program.close()
+
+
 class Program:
     """The functions of an artefact, over weights that stay where they are.
 
@@ -30,6 +42,7 @@ class Program:
     def __init__(self, vmfb: bytes, parameters: Mapping[str, Any], device: str = "local-task") -> None:
         if device not in DEVICES:
             raise ValueError(f"there is no device {device!r}; known devices: {', '.join(DEVICES)}")
+        _LIVE.add(self)
         self._parameters = parameters
         self._device = rt.get_device(device)
         self._lock = threading.Lock()  # one context is for one thread at a time, and a call lets other threads run
@@ -63,6 +76,11 @@ class Program:
     def functions(self) -> list[str]:
         """The names of the functions that can be called."""
         return [name for name in self._module.function_names if not name.startswith("__")]
+
+    def close(self) -> None:
+        """Let go of everything that IREE holds; the program cannot be called any more."""
+        for name in ("_functions", "_context", "_module", "_index", "_device"):
+            self.__dict__.pop(name, None)
 
     def call(
         self,

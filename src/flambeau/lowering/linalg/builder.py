@@ -62,6 +62,20 @@ class LinalgBuilder(ShapeBuilder):
             results = [self.reshape(r, shape) for r in results]
         return results
 
+    def covered(
+        self, x: Tensor, kernel: Sequence[Size], out: Sequence[Size], strides: Sequence[int], dilations: Sequence[int]
+    ) -> Tensor:
+        """The part of the last dims that windows reach.
+
+        MLIR drops loops of one step, and then takes what a single window does not reach for a mistake in its size.
+        """
+        lead = x.rank - len(kernel)
+        sizes = self.sizes(x)
+        for i, (k, o, s, d) in enumerate(zip(kernel, out, strides, dilations, strict=True), lead):
+            if isinstance(k, int) and isinstance(o, int) and k > 0 and o > 0:
+                sizes[i] = (o - 1) * s + (k - 1) * d + 1
+        return self.slice(x, [0] * x.rank, sizes, [1] * x.rank)
+
     def window_reduce(
         self,
         x: Tensor,
@@ -78,6 +92,7 @@ class LinalgBuilder(ShapeBuilder):
         `body(element, *accumulators)` gives the new accumulators, which start at `inits`. With `indexed`, its first
         argument is the list of loop indices: those of the result, then those inside the window.
         """
+        x = self.covered(x, kernel, out, strides, dilations)
         n, lead = len(kernel), x.rank - len(kernel)
         places = tuple(((lead + i, strides[i]), (x.rank + i, dilations[i])) for i in range(n))
         sizes = [*self.sizes(x)[:lead], *out]

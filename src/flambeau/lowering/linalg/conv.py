@@ -79,6 +79,7 @@ def _convolve(
         # The elements between the steps are never read; a dense 1x1 convolution is a matmul, a strided one is slow.
         x = b.slice(x, [0] * x.rank, [*b.sizes(x)[:2], *out], [1, 1, *stride])
         stride = [1] * n
+    x = b.covered(x, kernel, out, stride, dilation)
     batch, features = b.size(x, 0), b.size(weight, 0)
     if groups == 1:
         b.same_size(b.size(x, 1), b.size(weight, 1), "the input's channels are not those of the weight")

@@ -7,6 +7,7 @@ from typing import Any
 
 from xdsl.ir import SSAValue
 
+from flambeau.diagnostics import Unsupported
 from flambeau.infer.builder import TorchBuilder
 from flambeau.passes.decompose.rules import decomposition
 
@@ -45,6 +46,8 @@ def xlog1py(t: TorchBuilder, x: SSAValue, y: SSAValue) -> SSAValue:
 
 @decomposition("aten.rrelu")
 def rrelu(t: TorchBuilder, x: SSAValue, lower: float, upper: float, training: bool, generator: Any) -> SSAValue:
+    if training:
+        raise Unsupported("rrelu in training mode draws random numbers", "Call model.eval() before compiling.")
     # Outside training the slope is fixed at the middle.
     return t.where(t.ge(x, 0), x, t.mul(x, (lower + upper) / 2))
 
