@@ -228,3 +228,20 @@ def test_nansum_and_count_nonzero_look_past_nan() -> None:
         lambda x: torch.count_nonzero(x, 0), lambda x: torch.count_nonzero(x, (0, 1)),
     ]  # fmt: skip
     check_all(each(functions, x))
+
+
+LOST_BOUNDS = pytest.mark.xfail(reason="IREE 3.13 loses the bounds of a reduction that reads no tensor")
+
+
+@pytest.mark.parametrize("dynamic", [False, pytest.param(True, marks=LOST_BOUNDS)])
+def test_reductions_over_filled_tensors_count_all_elements(dynamic: bool) -> None:
+    x = torch.randn(5, 5, 5)
+    check_all(
+        [
+            (lambda x: torch.ones_like(x, dtype=torch.int64).sum(), (x,)),
+            (lambda x: torch.full_like(x, 2.0).sum((0, 2)), (x,)),
+            (lambda x: torch.ones_like(x).sum((0, 1, 2), keepdim=True) + x, (x,)),
+            (lambda x: torch.zeros_like(x).amax(), (x,)),
+        ],
+        dynamic=dynamic,
+    )  # fmt: skip

@@ -43,7 +43,7 @@ class LinalgBuilder(ShapeBuilder):
         x = tensors[0]
         sizes = self.sizes(x)
         kept = [i for i in range(x.rank) if i not in dims]
-        outs = [self.full([sizes[i] for i in kept], value, dtype) for value, dtype in inits]
+        outs = [self.filled([sizes[i] for i in kept], value, dtype) for value, dtype in inits]
 
         def with_indices(*elements: Element) -> Any:
             return body([self.loop_index(i) for i in range(x.rank)], *elements)
@@ -110,7 +110,7 @@ class LinalgBuilder(ShapeBuilder):
     ) -> list[Tensor]:
         """For each element of a result of the given sizes, reduce over a window of `kernel` steps."""
         rank, n = len(sizes), len(kernel)
-        outs = [self.full(sizes, value, dtype) for value, dtype in inits]
+        outs = [self.filled(sizes, value, dtype) for value, dtype in inits]
         # The kernel's sizes can be seen from no operand but one that has them as its shape.
         shape_only = self.empty(kernel, dtypes.bool_)
 
@@ -217,7 +217,7 @@ class LinalgBuilder(ShapeBuilder):
     ) -> Tensor:
         """A named multiply-and-add; 16-bit floats accumulate in f32, the result is in the accumulator's dtype."""
         dtype = ins[0].dtype.compute
-        out = self.full(sizes, 0, dtype)
+        out = self.filled(sizes, 0, dtype)
         if any(0 in t.shape for t in ins):
             # Nothing to add up; IREE divides by zero when it picks tile sizes for such an op.
             return out

@@ -16,7 +16,7 @@ from xdsl.ir.affine import AffineExpr, AffineMap
 from flambeau.dialects.linalg_named import segments
 from flambeau.ir import dtypes
 from flambeau.ir.dtypes import DType
-from flambeau.lowering.builder import INDEX, LoweringBuilder, Size, Tensor
+from flambeau.lowering.builder import INDEX, LoweringBuilder, Size, Tensor, static, tensor_type
 from flambeau.lowering.element import Element
 
 Body = Callable[..., Any]
@@ -220,9 +220,19 @@ class GenericBuilder(LoweringBuilder):
     # --- Filling ---
 
     def full(self, sizes: Sequence[Size], value: Any, dtype: DType) -> Tensor:
-        """A tensor with one value everywhere; the value is a number, an Element or a scalar SSA value."""
-        scalar = self.element(value, dtype).value
-        return self.fill(self.empty(sizes, dtype), scalar)
+        """A tensor with one value everywhere; the value is a number, an Element or a scalar SSA value.
+
+        A splat where it can be: IREE 3.13 loses the bounds of a reduction over a `linalg.fill` (the sum of 125 ones is
+        16), but takes no splats of complex numbers or of dynamic sizes.
+        """
+        if dtype.is_complex or not all(isinstance(s, int) for s in sizes):
+            return self.filled(sizes, value, dtype)
+        type_ = tensor_type(tuple(map(static, sizes)), dtype.builtin)
+        return Tensor(self.value(tensor.SplatOp, (self.element(value, dtype).value,), type_), dtype, sizes)
+
+    def filled(self, sizes: Sequence[Size], value: Any, dtype: DType) -> Tensor:
+        """An accumulator that starts at one value everywhere."""
+        return self.fill(self.empty(sizes, dtype), self.element(value, dtype).value)
 
     def fill(self, out: Tensor, scalar: SSAValue) -> Tensor:
         key = ("fill", out.value, scalar)
