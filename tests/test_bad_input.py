@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import pickle
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -450,3 +451,32 @@ def test_tensor_types_at_the_border(dtype: torch.dtype, builtin: str) -> None:
     """S88: `vtensor` becomes the builtin tensor, signedness dropped."""
     text = str(flambeau.compile(lambda x: x.clone(), (torch.ones(2, 3).to(dtype),)))
     assert f"tensor<2x3x{builtin}>" in text.splitlines()[1]
+
+
+def test_a_failure_can_be_written_as_a_repro(tmp_path: Path) -> None:
+    """S116: the file names the reason and the command, and the command fails the same way."""
+    from click.testing import CliRunner
+
+    from flambeau.commands import flambeau as command
+
+    with pytest.raises(flambeau.CompileError) as caught:
+        flambeau.compile(lambda x: torch.sort(x.relu_())[0], (torch.randn(3),))
+    path = tmp_path / "repro.mlir"
+    caught.value.save_repro(path)
+    text = path.read_text()
+    first = text.splitlines()[0]
+    assert first == f"// flambeau opt {path} -p torch-backend-to-linalg-on-tensors-backend-pipeline"
+    assert "aten.sort: no lowering rule" in text
+    result = CliRunner().invoke(command, first.split()[2:])
+    assert result.exit_code == 1
+    assert "aten.sort: no lowering rule" in result.output
+
+
+def test_there_is_no_repro_of_what_was_never_mlir(tmp_path: Path) -> None:
+    def branches(x: torch.Tensor) -> torch.Tensor:
+        return x if x.sum() > 0 else -x
+
+    with pytest.raises(flambeau.CompileError) as caught:
+        flambeau.compile(branches, (torch.randn(3),))
+    with pytest.raises(ValueError, match="before it was MLIR"):
+        caught.value.save_repro(tmp_path / "repro.mlir")

@@ -180,14 +180,27 @@ def _lower(module: Module, output: OutputType) -> Module:
         )
     op, timings = module.op, dict(module.timings)
     if module.output_type is OutputType.RAW:
-        from flambeau.passes.pipelines import to_backend_contract
+        from flambeau.passes.pipelines import has_mutable_tensors, to_backend_contract
 
         with _stage(timings, "passes"):
-            op = to_backend_contract(op)
+            # Rewriting writes as values may stop half-way; what goes into a repro is the program before that.
+            before = op.clone() if has_mutable_tensors(op) else op
+            with _reproducible(before, "torch-function-to-torch-backend-pipeline"):
+                op = to_backend_contract(op)
     if output is not OutputType.TORCH:
-        with _stage(timings, "lowering"):
+        with _stage(timings, "lowering"), _reproducible(op, f"torch-backend-to-{output}-backend-pipeline"):
             op = _lowering(output)(op)
     return Module(op, module.weights, module.signatures, output, timings)
+
+
+@contextmanager
+def _reproducible(op: ModuleOp, pipeline: str) -> Iterator[None]:
+    """Give a CompileError the program and the pipeline that it came from."""
+    try:
+        yield
+    except CompileError as e:
+        e.context.update(module=op, pipeline=pipeline)
+        raise
 
 
 def _lowering(output: OutputType) -> Callable[[ModuleOp], ModuleOp]:

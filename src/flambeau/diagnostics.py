@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -76,6 +77,19 @@ class CompileError(Exception):
             groups.setdefault(d.key(), []).append(d)
         head = self.summary or f"{len(self.diagnostics)} problem{'s' if len(self.diagnostics) != 1 else ''}"
         return "\n\n".join([head, *(_group_text(group) for group in groups.values())])
+
+    def save_repro(self, path: str | os.PathLike[str]) -> None:
+        """Write the program that failed as a .mlir file, with the command that fails on it; weights are left out."""
+        module, pipeline = self.context.get("module"), self.context.get("pipeline")
+        if module is None:
+            raise ValueError("the program failed before it was MLIR: there is nothing to write")
+        from flambeau.ir.printing import pretty_text
+
+        name = os.fspath(path)
+        head = [f"flambeau opt {name} -p {pipeline}", "", *str(self).splitlines()]
+        lines = [f"// {line}".rstrip() for line in head]
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("\n".join([*lines, "", pretty_text(module, locations=True)]))
 
     def __reduce__(self) -> Any:
         return (type(self), (self.diagnostics, self.summary))

@@ -14,6 +14,7 @@ from rich.table import Table
 
 from flambeau.commands.errors import usage_error
 from flambeau.commands.inputs import InputSpec, load_factory, parse_input
+from flambeau.diagnostics import CompileError
 
 if TYPE_CHECKING:
     from flambeau.api import Module
@@ -90,6 +91,7 @@ def _compile(
 @click.option("--inline-weights", is_flag=True, help="Write the weights into the text: one self-contained file.")
 @click.option("--locations", is_flag=True, help="Print the source location of each op.")
 @click.option("--timing", is_flag=True, help="Show how long each stage took.")
+@click.option("--repro", type=click.Path(dir_okay=False, path_type=Path), help="On failure, write the program here.")
 def compile_command(
     target: str,
     inputs: tuple[str, ...],
@@ -98,13 +100,20 @@ def compile_command(
     inline_weights: bool,
     locations: bool,
     timing: bool,
+    repro: Path | None,
 ) -> None:
     """Compile a model to MLIR.
 
     FACTORY is an nn.Module in FILE.py, or a function that makes one. A saved .mlir file works too.
     """
     timings: dict[str, float] = {}
-    module, _ = _compile(target, _inputs(inputs), emit, timings)
+    try:
+        module, _ = _compile(target, _inputs(inputs), emit, timings)
+    except CompileError as e:
+        if repro is not None and "module" in e.context:
+            e.save_repro(repro)
+            click.echo(f"the program that failed is in {repro}", err=True)
+        raise
     timings.update(module.timings)
     text = module.text(weights="inline" if inline_weights else "elided", locations=locations)
     if output is None:
