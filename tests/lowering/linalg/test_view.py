@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -73,3 +74,31 @@ def test_a_chain_of_views_is_no_copy() -> None:
     names = [op.name for op in module.op.walk()]
     assert names.count("linalg.generic") == 1
     assert "linalg.transpose" not in names
+
+
+def _random_shape(count: int, generator: random.Random) -> list[int]:
+    """A way to write a number of elements as a shape, with some ones in it."""
+    shape: list[int] = []
+    while count > 1:
+        factor = generator.choice([f for f in range(2, count + 1) if count % f == 0])
+        shape.append(factor)
+        count //= factor
+        if generator.random() < 0.3:
+            shape.append(1)
+    generator.shuffle(shape)
+    return shape
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_any_shape_becomes_any_other(dynamic: bool) -> None:
+    """Reshapes find the groups of dims that belong together, whatever the shapes are."""
+    generator = random.Random(0)
+    cases: list[tuple[Callable[..., Any], tuple[torch.Tensor]]] = []
+    for _ in range(40):
+        count = generator.choice([1, 6, 12, 24, 36, 60, 64])
+        old, new = _random_shape(count, generator), _random_shape(count, generator)
+        if new and generator.random() < 0.5:
+            new[generator.randrange(len(new))] = -1
+        x = torch.arange(float(count)).reshape(old)
+        cases.append((lambda x, new=tuple(new): x.reshape(new) + 1, (x,)))
+    check_all(cases, dynamic=dynamic)
