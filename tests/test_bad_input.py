@@ -480,3 +480,9 @@ def test_there_is_no_repro_of_what_was_never_mlir(tmp_path: Path) -> None:
         flambeau.compile(branches, (torch.randn(3),))
     with pytest.raises(ValueError, match="before it was MLIR"):
         caught.value.save_repro(tmp_path / "repro.mlir")
+
+
+def test_a_conditional_on_symbolic_numbers_is_named() -> None:
+    """A bool's item() is such a conditional in PyTorch's own terms."""
+    with pytest.raises(CompileError, match="sym_ite: a conditional on symbolic sizes is not imported yet"):
+        flambeau.compile(lambda x: x.item(), (torch.tensor(True),))

@@ -460,7 +460,13 @@ class Element:
         return self._unary(math.AtanOp)
 
     def atan2(self, other: Operand) -> Element:
-        return self.emit(math.Atan2Op, (self, self.like(other)), properties=_FAST)
+        """The angle of a point; engines divide, so that two zeros and two infinities are put right here."""
+        y, x = self, self.like(other)
+        infinite = y.isinf() & x.isinf()
+        y, x = infinite.select(y.like(1).copysign(y), y), infinite.select(x.like(1).copysign(x), x)
+        angle = y.emit(math.Atan2Op, (y, x), properties=_FAST)
+        at_origin = (x.like(1).copysign(x) < 0).select(pymath.pi, x.like(0))
+        return abs(((y == 0) & (x == 0)).select(at_origin, angle)).copysign(y)
 
     def asin(self) -> Element:
         return self.atan2(((1 - self) * (1 + self)).sqrt())

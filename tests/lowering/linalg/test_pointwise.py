@@ -96,6 +96,10 @@ def test_integer_arithmetic_wraps_around() -> None:
     every([torch.add, torch.sub, torch.mul, torch.maximum, torch.minimum, torch.lt, lambda a, b: a > b], u, v)
 
 
+def test_angles_of_zeros_and_infinities() -> None:
+    check(torch.atan2, *pairs(torch.tensor([0.0, -0.0, 1.0, -2.5, INF, -INF, NAN])))
+
+
 def test_powers() -> None:
     x = torch.tensor([0.0, 1.0, -1.0, 2.0, -2.0, 0.5, 3.7])
     every([lambda v, e=e: v**e for e in (0, 1, 2, 3, 0.5, -1, -2, 2.5, -0.5, 7)], x)

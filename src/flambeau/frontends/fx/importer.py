@@ -398,6 +398,8 @@ class GraphImporter:
             return self.emitter.constant(Device(str(value)))
         if isinstance(value, complex):
             raise Problem("a complex number as an argument is not imported", "Use a complex tensor instead.")
+        if isinstance(value, (torch.SymBool, torch.SymInt, torch.SymFloat)):
+            value = _known_number(value)
         if base == "float" and isinstance(value, int):
             value = float(value)
         return self.emitter.constant(value)
@@ -592,6 +594,15 @@ def _scalar_twin(name: str, schema: Schema, given: list[Any]) -> tuple[str, Sche
             break
         return twin.name, twin, [*given, *extra]
     return name, schema, given
+
+
+def _known_number(value: Any) -> bool | int | float:
+    """A symbolic number that stands in a graph as itself: PyTorch has simplified it to a constant."""
+    kind = {torch.SymBool: bool, torch.SymInt: int, torch.SymFloat: float}[type(value)]
+    try:
+        return kind(value.node.expr)
+    except (TypeError, ValueError, AttributeError):
+        raise Problem(f"the size {value} is not computed in the graph", "Export the model anew.") from None
 
 
 def _target_name(node: Node) -> str:

@@ -1,0 +1,345 @@
+"""Programs that write in place run as they do in eager PyTorch, and nobody else sees the difference."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import deepcopy
+from typing import Any
+
+import pytest
+import torch
+from fx_support import Counter, load, matrix, ops_of, runs_like_eager
+from support import assert_same
+from torch import Tensor, nn
+from torch.export import Dim
+from torch.utils import _pytree as pytree
+
+import flambeau
+
+
+@pytest.fixture(autouse=True)
+def _seed() -> None:
+    torch.manual_seed(0)
+
+
+# Writes: in-place ops, and writes through views
+
+
+def relu_(x: Tensor) -> Tensor:
+    return x.clone().relu_()
+
+
+def add_(x: Tensor) -> Tensor:
+    y = x * 1
+    y.add_(x, alpha=2)
+    y += 1
+    return y
+
+
+def operators(x: Tensor) -> Tensor:
+    y = x.clone()
+    y -= 1
+    y *= x
+    y /= 2
+    return y
+
+
+def copy_(x: Tensor) -> Tensor:
+    y = torch.zeros_like(x)
+    y.copy_(x[0])
+    return y
+
+
+def zero_and_fill_(x: Tensor) -> tuple[Tensor, Tensor]:
+    a, b = x.clone(), x.clone()
+    a.zero_()
+    b.fill_(3.5)
+    return a, b
+
+
+def clamp_(x: Tensor) -> Tensor:
+    return x.clone().clamp_(-1, 2)
+
+
+def masked_fill_(x: Tensor) -> Tensor:
+    return x.clone().masked_fill_(x > 2, -7.0)
+
+
+def index_put_(x: Tensor) -> Tensor:
+    y = x.clone()
+    y.index_put_((torch.tensor([0, 2]), torch.tensor([1, 3])), torch.tensor([10.0, 20.0]))
+    return y
+
+
+def chained(x: Tensor) -> Tensor:
+    return x.clone().mul_(2).add_(1).neg_().sigmoid_()
+
+
+def copy_of_another_dtype_(x: Tensor) -> Tensor:
+    y = torch.zeros(3, 4, dtype=torch.int64)
+    y.copy_(x)
+    return y
+
+
+def write_a_column(x: Tensor) -> Tensor:
+    y = x.clone()
+    y[:, 0] = 1
+    return y
+
+
+def write_by_mask(x: Tensor) -> Tensor:
+    y = x.clone()
+    y[y > 2] = 0
+    return y
+
+
+def write_by_indices(x: Tensor) -> Tensor:
+    y = x.clone()
+    y[torch.tensor([0, 2])] = y[1].clone()
+    return y
+
+
+def write_a_block(x: Tensor) -> Tensor:
+    y = x.clone()
+    y[1:, 1:3] = x[:2, :2]
+    return y
+
+
+def write_every_other(x: Tensor) -> Tensor:
+    y = x.clone()
+    y[::2, 1::2] += 100
+    return y
+
+
+def write_from_the_end(x: Tensor) -> Tensor:
+    y = x.clone()
+    y[-1, -2:] = 9
+    return y
+
+
+def write_through_select(x: Tensor) -> Tensor:
+    y = x.clone()
+    y[1].mul_(10)
+    return y
+
+
+def write_through_view(x: Tensor) -> Tensor:
+    y = x.clone()
+    y.view(2, 6)[0].add_(1)
+    y.view(-1)[3:7] = 0
+    return y
+
+
+def write_through_transpose(x: Tensor) -> Tensor:
+    y = x.clone()
+    y.t()[1].zero_()
+    y.transpose(0, 1)[2, :2] = 5
+    return y
+
+
+def write_through_permute_and_unsqueeze(x: Tensor) -> Tensor:
+    y = x.clone()
+    y.unsqueeze(1).permute(2, 1, 0)[0].fill_(4)
+    y.unsqueeze(0).squeeze(0)[2].fill_(6)
+    return y
+
+
+def write_through_split(x: Tensor) -> Tensor:
+    y = x.clone()
+    a, b = y.split([1, 3], dim=1)
+    a.fill_(1)
+    b.mul_(-1)
+    return y
+
+
+def write_through_chunk(x: Tensor) -> Tensor:
+    y = x.clone()
+    for i, part in enumerate(y.chunk(2, dim=1)):
+        part.add_(10 * i)
+    return y
+
+
+def write_through_split_of_the_last_dim(x: Tensor) -> Tensor:
+    y = x.clone()
+    a, b = y.split(2, dim=-1)
+    a.add_(b)
+    return y
+
+
+def write_through_unbind(x: Tensor) -> Tensor:
+    y = x.clone()
+    for i, row in enumerate(y.unbind(0)):
+        row.add_(i)
+    return y
+
+
+def write_through_diagonal(x: Tensor) -> Tensor:
+    y = x.clone()
+    y.diagonal().fill_(8)
+    y.diagonal(1).add_(1)
+    return y
+
+
+def write_through_nested_views(x: Tensor) -> Tensor:
+    y = x.clone()
+    y.t()[1:].reshape(3, 3)[:, 1:][0].add_(50)
+    y[1:].t()[2:, 0].zero_()
+    return y
+
+
+def write_through_expanded_source(x: Tensor) -> Tensor:
+    y = x.clone()
+    y[:, 1:].copy_(x[0, 1:].expand(3, 3))
+    return y
+
+
+def views_see_later_writes(x: Tensor) -> tuple[Tensor, Tensor]:
+    y = x.clone()
+    row, before = y[1], y[1] + 0
+    y.add_(1)
+    return row * 2, before
+
+
+def writes_see_earlier_reads(x: Tensor) -> tuple[Tensor, Tensor]:
+    y = x.clone()
+    z = y + 1
+    y.zero_()
+    return y, z
+
+
+def write_in_a_loop(x: Tensor) -> Tensor:
+    out = torch.empty(3, 4)
+    for i in range(3):
+        out[i] = x[i].cumsum(0) if i else x[i]
+    return out
+
+
+WRITES = [
+    relu_, add_, operators, copy_, zero_and_fill_, clamp_, masked_fill_, index_put_, chained, copy_of_another_dtype_,
+    write_a_column, write_by_mask, write_by_indices, write_a_block,
+    write_every_other, write_from_the_end,
+    write_through_select, write_through_view, write_through_transpose, write_through_permute_and_unsqueeze,
+    write_through_split, write_through_chunk,
+    write_through_split_of_the_last_dim, write_through_unbind,
+    write_through_diagonal, write_through_nested_views, write_through_expanded_source, views_see_later_writes,
+    writes_see_earlier_reads, write_in_a_loop,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("function", WRITES, ids=lambda f: f.__name__)
+def test_writes(function: Callable[[Tensor], Any]) -> None:
+    runs_like_eager(function, matrix())
+
+
+DYNAMIC_WRITES = [
+    relu_, add_, clamp_, masked_fill_, write_a_column, write_by_mask, write_every_other, write_through_select,
+    write_through_transpose, views_see_later_writes,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("function", DYNAMIC_WRITES, ids=lambda f: f.__name__)
+def test_writes_with_dynamic_sizes(function: Callable[[Tensor], Any]) -> None:
+    module = flambeau.compile(function, (matrix(),), dynamic_shapes=({0: Dim.DYNAMIC, 1: Dim.DYNAMIC},))
+    run = load(module)
+    for shape in ((3, 4), (5, 7)):
+        x = torch.randn(shape) * 3
+        assert_same(pytree.tree_leaves(run(x)), pytree.tree_leaves(function(x)))
+
+
+def test_programs_without_writes_have_values_only() -> None:
+    module = flambeau.compile(lambda x: x.t().relu()[1:], (matrix(),), output_type="raw")
+    assert "!torch.tensor" not in str(module)
+    assert ops_of(module) == ["torch.aten.t", "torch.aten.relu", "torch.aten.slice.Tensor"]
+
+
+def test_only_the_written_alias_set_is_mutable() -> None:
+    def program(x: Tensor) -> tuple[Tensor, Tensor]:
+        return x.clone().relu_(), x.sigmoid()
+
+    raw = str(flambeau.compile(program, (matrix(),), output_type="raw"))
+    assert "torch.aten.relu_ %" in raw
+    assert "!torch.tensor<[3,4],f32> -> !torch.tensor<[3,4],f32>" in raw
+    sigmoid = next(line for line in raw.splitlines() if "aten.sigmoid" in line)
+    assert "!torch.tensor" not in sigmoid
+    torch_text = str(flambeau.compile(program, (matrix(),), output_type="torch"))
+    assert "!torch.tensor" not in torch_text
+    assert "relu_" not in torch_text
+
+
+# What the caller sees: aliases, mutated inputs and buffers
+
+
+def test_results_that_are_one_tensor() -> None:
+    def program(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        y = x + 1
+        return y, y, y.view(-1)
+
+    runs_like_eager(program, matrix())
+
+
+def test_an_argument_that_is_returned() -> None:
+    runs_like_eager(lambda x: (x, x.t(), x + 1), matrix())
+
+
+def test_writes_into_an_argument_reach_the_caller() -> None:
+    def program(x: Tensor, y: Tensor) -> Tensor:
+        x.add_(y)
+        return x * 2
+
+    module = runs_like_eager(program, matrix(), torch.ones(3, 4))
+    (mutation,) = module.signatures["main"].mutations
+    assert module.signatures["main"].arguments[mutation.argument].name.startswith("arg")
+
+
+def test_writes_through_a_view_of_an_argument_reach_the_caller() -> None:
+    def program(x: Tensor) -> Tensor:
+        x[:, 0] = 1
+        x.t()[2].mul_(3)
+        return x.sum()
+
+    runs_like_eager(program, matrix())
+
+
+def test_a_written_argument_that_is_returned() -> None:
+    runs_like_eager(lambda x: x.mul_(2), matrix())
+
+
+def test_a_program_that_only_writes() -> None:
+    def program(x: Tensor) -> None:
+        x.zero_()
+
+    runs_like_eager(program, matrix())
+
+
+def test_buffers_are_written_back() -> None:
+    module = runs_like_eager(Counter(), matrix(), calls=3)
+    signature = module.signatures["main"]
+    assert {a.state for a in signature.arguments} == {None, "calls", "total"}
+    assert {signature.arguments[m.argument].state for m in signature.mutations} == {"calls", "total"}
+
+
+class SlotCache(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("cache", torch.zeros(3, 4), persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.cache[1:] = self.cache[:-1].clone()
+        self.cache[0] = x
+        return self.cache.sum(0)
+
+
+def test_a_buffer_is_written_through_views() -> None:
+    model = SlotCache()
+    eager = deepcopy(model)
+    run = load(flambeau.compile(model, (torch.ones(4),)))
+    for i in range(4):
+        x = torch.full((4,), float(i + 1))
+        assert_same(run(x), eager(x))
+    assert_same(model.cache, torch.tensor([[4.0], [3.0], [2.0]]).expand(3, 4))
+
+
+def test_batch_norm_updates_its_statistics() -> None:
+    model = nn.Sequential(nn.BatchNorm1d(4, momentum=0.3)).train()
+    runs_like_eager(model, torch.randn(6, 4), calls=2)
+    assert model[0].num_batches_tracked.item() == 2
