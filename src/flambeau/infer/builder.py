@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
-from importlib import import_module
 from typing import Any
 
 from xdsl.ir import Attribute, SSAValue
@@ -22,12 +20,9 @@ from flambeau.ir.dtypes import DType
 FAMILIES = ("pointwise", "reduce", "view", "matmul")
 
 
-@cache
 def rules() -> RuleTable:
     """All shape and dtype rules."""
-    for family in FAMILIES:
-        import_module(f"flambeau.infer.{family}")
-    return INFER_RULES
+    return INFER_RULES.load("flambeau.infer", FAMILIES)
 
 
 def python_value(value: SSAValue) -> Any:

@@ -7,6 +7,7 @@ converted results. Constants never become ops on the way: a rule sees Python val
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
 from typing import Any
 
 from xdsl.ir import Block, Operation, SSAValue
@@ -34,6 +35,12 @@ class RuleTable:
             return function
 
         return register
+
+    def load(self, package: str, families: Sequence[str]) -> RuleTable:
+        """The table with the rules of a package's modules, each of which adds its own when it is imported."""
+        for family in families:
+            import_module(f"{package}.{family}")
+        return self
 
     def get(self, name: str) -> RuleFunction | None:
         return self.rules.get(name)

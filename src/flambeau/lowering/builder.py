@@ -10,10 +10,8 @@ from typing import Any
 from xdsl.dialects import arith, cf, tensor
 from xdsl.dialects.builtin import (
     DYNAMIC_INDEX,
-    BytesAttr,
     ComplexType,
     DenseArrayBase,
-    DenseIntOrFPElementsAttr,
     FloatAttr,
     IndexType,
     IntegerAttr,
@@ -364,15 +362,3 @@ def _complex_constant(value: complex, dtype: DType) -> Operation:
     attr = ArrayAttr([_float_attr(value.real, part), _float_attr(value.imag, part)])
     assert isinstance(dtype.builtin, ComplexType)
     return ComplexConstantOp.create(result_types=(dtype.builtin,), properties={"value": attr})
-
-
-def splat(value: Any, dtype: DType, shape: Sequence[int]) -> Attribute:
-    """`dense<value>`: every element the same."""
-    import numpy as np
-
-    raw = np.asarray(value, dtype=dtype.storage).tobytes()
-    type_ = tensor_type(tuple(shape), dtype.builtin)
-    count = 1
-    for d in shape:
-        count *= d
-    return DenseIntOrFPElementsAttr(type_, BytesAttr(raw * count))

@@ -11,7 +11,7 @@ from typing import Any, cast
 import torch
 from torch.fx import Graph, GraphModule, Node
 from xdsl.dialects import func
-from xdsl.dialects.builtin import DenseResourceAttr, FunctionType, ModuleOp, StringAttr
+from xdsl.dialects.builtin import DenseResourceAttr, FunctionType, StringAttr
 from xdsl.dialects.builtin import TensorType as BuiltinTensorType
 from xdsl.ir import Attribute, Block, Region, SSAValue
 
@@ -638,7 +638,3 @@ def raise_problems(problems: Sequence[Diagnostic]) -> None:
     if problems:
         ops = ", ".join(sorted({p.op for p in problems}))
         raise CompileError(problems, summary=f"cannot import the program: {len(problems)} not supported ({ops})")
-
-
-def new_module(functions: Sequence[func.FuncOp]) -> ModuleOp:
-    return ModuleOp(list(functions))

@@ -243,10 +243,6 @@ class LinalgBuilder(ShapeBuilder):
         """The one element of a tensor as a scalar value."""
         return self.value(tensor.ExtractOp, (x.value, *[self.index(0)] * x.rank), x.dtype.builtin)
 
-    def from_scalar(self, value: Any, dtype: DType) -> Tensor:
-        """A 0-d tensor."""
-        return self.full([], value, dtype)
-
 
 def window_properties(strides: Sequence[int], dilations: Sequence[int]) -> dict[str, Attribute]:
     """The attributes of linalg's convolutions and poolings."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-
 from xdsl.dialects.builtin import ModuleOp
 
 from flambeau.ir.conversion import RuleTable
@@ -20,9 +18,7 @@ FAMILIES = (
 
 def rules() -> RuleTable:
     """All linalg rules."""
-    for family in FAMILIES:
-        import_module(f"flambeau.lowering.linalg.{family}")
-    return LINALG_RULES
+    return LINALG_RULES.load("flambeau.lowering.linalg", FAMILIES)
 
 
 def lower_to_linalg(module: ModuleOp) -> ModuleOp:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
-from importlib import import_module
-
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
@@ -20,12 +17,9 @@ from flambeau.passes.decompose.rules import DECOMPOSITIONS
 FAMILIES = ("pointwise", "reduce", "loss", "view")
 
 
-@cache
 def decompositions() -> RuleTable:
     """All of our decompositions."""
-    for family in FAMILIES:
-        import_module(f"flambeau.passes.decompose.{family}")
-    return DECOMPOSITIONS
+    return DECOMPOSITIONS.load("flambeau.passes.decompose", FAMILIES)
 
 
 class Decomposition(Conversion):
