@@ -19,6 +19,7 @@ from flambeau.dialects.torch.ops import (
 )
 from flambeau.dialects.torch.types import NonValueTensorType, to_non_value, to_value
 from flambeau.ir.builder import erase
+from flambeau.passes.evaluate.evaluator import METADATA_WRITES
 
 # In-place ops whose value form is not their name without the underscore.
 _RENAMED = {"aten.zero_": "aten.zeros_like"}
@@ -30,14 +31,12 @@ def reduce_op_variants(module: ModuleOp) -> ModuleOp:
     for function in module.ops:
         if not isinstance(function, func.FuncOp) or not function.body.blocks:
             continue
-        for block in function.body.blocks:
-            emitter = TorchEmitter(block)
-            op = block.first_op
-            while op is not None:
-                following = op.next_op
-                if isinstance(op, TorchOp) and op.schema is not None and _touches_tensors(op):
-                    _reduce(op, emitter, problems)
-                op = following
+        emitter = TorchEmitter(function.body.blocks[0])
+        for op in list(function.walk()):
+            if isinstance(op, TorchOp) and op.schema is not None and _touches_tensors(op):
+                assert op.parent is not None
+                emitter.block = op.parent
+                _reduce(op, emitter, problems)
     if problems:
         raise CompileError(problems, summary="in-place ops without a value form")
     return module
@@ -60,6 +59,8 @@ def _reduce(op: TorchOp, emitter: TorchEmitter, problems: list[Diagnostic]) -> N
     schema = op.schema
     assert schema is not None
     emitter.before, emitter.location = op, op.location
+    if schema.name in METADATA_WRITES:
+        return
     if schema.is_inplace_variant:
         name = value_form(schema.name)
         if name is None:

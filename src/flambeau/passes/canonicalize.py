@@ -1,0 +1,14 @@
+"""Canonicalize: compute what is known, take containers apart, take known branches, unroll loops with lists in them."""
+
+from __future__ import annotations
+
+from xdsl.dialects.builtin import ModuleOp
+
+from flambeau.passes.dead_code import eliminate_dead_code
+from flambeau.passes.evaluate.evaluator import Evaluator, Features
+
+
+def canonicalize(module: ModuleOp) -> ModuleOp:
+    """Rewrite the module in place."""
+    features = Features(infer=True, fold=True, containers=True)
+    return eliminate_dead_code(Evaluator("canonicalize", features).run(module))

@@ -1,0 +1,765 @@
+"""The evaluator: one walk over a function that re-emits it on what is known of its values.
+
+Note [Evaluating]. Folding numbers, taking containers apart, inferring types, taking branches that are known, unrolling
+loops and turning writes into values all need each other: a list's length decides a loop, the loop decides a shape, the
+shape decides a branch. So they are not passes that are repeated until nothing changes any more, but one walk, in order,
+that knows all of it at each op. A pass is an evaluator with some of these features.
+
+Note [Storages and views]. Every mutable tensor is a view of a storage, which has a current value. A read applies the
+chain of view ops to that value; a write goes back up the chain (views.py). In branches and loops, a storage that is
+written becomes a result of the branch or loop like any other value. Where two storages may be one (a branch gave one
+tensor or another), they are linked: a write to one is also a write to the other where the link's condition holds.
+Where nothing tells whether a link holds, a write makes the other storage stale: to look at it is an error that names
+both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from xdsl.dialects import func
+from xdsl.dialects.builtin import FunctionType, ModuleOp
+from xdsl.ir import Attribute, Block, Operation, SSAValue
+
+from flambeau.diagnostics import CompileError, Diagnostic, Unsupported, diagnostic_for
+from flambeau.dialects.torch.constants import ConstantOp, LiteralOp
+from flambeau.dialects.torch.control_flow import IfOp, LoopOp
+from flambeau.dialects.torch.emitter import Device, TorchEmitter
+from flambeau.dialects.torch.ops import (
+    ConstantDeviceOp,
+    CopyToNonValueTensorOp,
+    CopyToValueTensorOp,
+    DerefineOp,
+    DictConstructOp,
+    ListConstructOp,
+    ListUnpackOp,
+    NonValueTensorLiteralOp,
+    OverwriteTensorContentsOp,
+    StaticInfoCastOp,
+    TorchOp,
+    TupleConstructOp,
+    UninitializedOp,
+    ValueTensorLiteralOp,
+    create_op,
+)
+from flambeau.dialects.torch.schema import Schema
+from flambeau.dialects.torch.types import (
+    BOOL,
+    FLOAT,
+    INT,
+    NUMBER,
+    ListType,
+    NonValueTensorType,
+    OptionalType,
+    TensorType,
+    TupleType,
+    VTensorType,
+    intern,
+    list_of,
+    to_value,
+    tuple_of,
+)
+from flambeau.infer.builder import rules as infer_rules
+from flambeau.infer.rules import InferenceError, Meta, Unknown
+from flambeau.ir.locations import user_frame
+from flambeau.passes.evaluate.control_flow import ControlFlow
+from flambeau.passes.evaluate.rules import RULES, NotKnown, Raised
+from flambeau.passes.evaluate.scalars import scalar_twin
+from flambeau.passes.evaluate.strides import is_contiguous, layout_of, viewed
+from flambeau.passes.evaluate.values import (
+    Cell,
+    Dict,
+    Heap,
+    Known,
+    Link,
+    List,
+    Stale,
+    Step,
+    Storage,
+    Tuple,
+    Uninitialized,
+    View,
+)
+from flambeau.passes.evaluate.views import CASTS, MAY_COPY, keeps_contiguous, put_back
+
+Oracle = Callable[[Schema, Sequence[Any]], Any]
+"""Says what an op without a shape rule gives, as a rule would."""
+
+
+@dataclass(frozen=True)
+class Features:
+    """What an evaluator does."""
+
+    infer: bool = False
+    """Refine the types of tensors and numbers."""
+    fold: bool = False
+    """Compute with known numbers, take known branches, unroll loops."""
+    containers: bool = False
+    """Follow tuples, lists, dictionaries and optionals."""
+    tensors: bool = False
+    """Turn tensors that can be written into values."""
+
+
+EVERYTHING = Features(infer=True, fold=True, containers=True, tensors=True)
+
+
+class Border:
+    """How a function's arguments and results look to the evaluator: as they were."""
+
+    def arguments(self, e: Evaluator, old: Block) -> None:
+        """Give the new function its arguments."""
+        for argument in old.args:
+            new = e.t.block.insert_arg(argument.type, len(e.t.block.args))
+            new.name_hint = argument.name_hint
+            e.values[argument] = e.argument(new) if argument.uses else new
+
+    def results(self, e: Evaluator, op: func.ReturnOp) -> Sequence[SSAValue]:
+        """What the new function returns."""
+        return [e.fit(e.values[o], o.type) for o in op.operands]
+
+
+class Evaluator(ControlFlow):
+    """Evaluates functions. A subclass may set `border`."""
+
+    def __init__(self, stage: str, features: Features, border: Border | None = None, oracle: Oracle | None = None):
+        self.stage = stage
+        self.features = features
+        self.border = border or Border()
+        self.oracle = oracle
+        self.heap = Heap()
+        self.values: dict[SSAValue, Any] = {}
+        self.twins: dict[SSAValue, Any] = {}
+        """The number in a tensor without dims, where it is known as a number of the program."""
+        self.problems: dict[Operation, Diagnostic] = {}
+        self.dense: set[SSAValue] = set()
+        """Values that PyTorch would hold contiguously in memory."""
+        self.depth = 0
+        self.attempts = 0
+        self.t: TorchEmitter
+        self.entry: Block
+
+    # --- The walk ---
+
+    def run(self, module: ModuleOp) -> ModuleOp:
+        """Evaluate all functions of a module, in place."""
+        for op in module.ops:
+            if isinstance(op, func.FuncOp) and not op.is_declaration:
+                self.run_function(op)
+        if self.problems:
+            raise CompileError(list(self.problems.values()), summary=_summary(self.stage, len(self.problems)))
+        return module
+
+    def run_function(self, function: func.FuncOp) -> None:
+        """Evaluate a function; its body is replaced."""
+        if len(function.body.blocks) != 1:
+            raise CompileError([diagnostic_for(function, self.stage, "a function with several blocks")])
+        old, new = function.body.block, Block()
+        self.t, self.entry = TorchEmitter(new), new
+        self.values, self.twins = {}, {}
+        self.border.arguments(self, old)
+        try:
+            self.walk(old)
+        except Raised as raised:
+            self.problems[raised.op] = diagnostic_for(
+                raised.op, self.stage, f"the program always raises: {raised.message}"
+            )
+        if not self.problems:
+            region = function.body
+            region.detach_block(old)
+            region.add_block(new)
+            inputs = [a.type for a in new.args]
+            outputs = [o.type for o in new.last_op.operands] if new.last_op is not None else []
+            function.function_type = FunctionType.from_lists(inputs, outputs)
+
+    def walk(self, block: Block) -> list[Any]:
+        """Evaluate the ops of a block into the current one; gives the operands of its terminator."""
+        op = block.first_op
+        assert op is not None
+        while op is not block.last_op:
+            self.t.location = op.location
+            self.step(op)
+            op = op.next_op
+            assert op is not None
+        self.t.location = op.location
+        if isinstance(op, func.ReturnOp):
+            self.guarded(op, lambda: self.t.emit(func.ReturnOp, self.border.results(self, op)))
+        return [self.values[o] for o in op.operands]
+
+    def step(self, op: Operation) -> None:
+        """Evaluate one op."""
+        self.guarded(op, lambda: self.evaluate(op))
+
+    def guarded(self, op: Operation, action: Callable[[], Any]) -> None:
+        """Turn what an op cannot do into a diagnostic, and go on to find more."""
+        try:
+            action()
+        except Unsupported as e:
+            where = e.__dict__.setdefault("op", op)
+            if self.attempts:
+                raise
+            self.problems.setdefault(op, diagnostic_for(where, self.stage, e.reason, e.hint))
+            for result in op.results:
+                value = self.t.value(UninitializedOp, (), to_value(result.type))
+                self.values[result] = self.wrapped(value, result.type)
+
+    def evaluate(self, op: Operation) -> None:
+        if isinstance(op, ConstantOp):
+            value = op.python_value
+            self.values[op.results[0]] = Known(Device(value) if isinstance(op, ConstantDeviceOp) else value)
+        elif isinstance(op, IfOp):
+            self.if_(op)
+        elif isinstance(op, LoopOp):
+            self.loop(op)
+        elif not isinstance(op, TorchOp):
+            self.emit_again(op)
+        elif not self.by_rule(op) and not (self.features.tensors and self.on_tensors(op)):
+            self.default(op)
+
+    def by_rule(self, op: TorchOp) -> bool:
+        """Evaluate an op on containers and the like; False where it has to stay an op."""
+        rule = RULES.get(op.overload) if self.features.containers else None
+        if rule is None:
+            return False
+        try:
+            result = rule(self, op, *[self.values[o] for o in op.operands])
+        except NotKnown:
+            return False
+        self.record(op, result)
+        return True
+
+    def record(self, op: Operation, result: Any) -> None:
+        """Remember the results of an op."""
+        if len(op.results) == 1:
+            self.values[op.results[0]] = result
+        elif op.results:
+            self.values.update(zip(op.results, result, strict=True))
+
+    # --- Ops that stay ---
+
+    def default(self, op: TorchOp) -> None:
+        """Infer what an op gives; what is known is a value, for the rest the op stays."""
+        schema = op.schema
+        if schema is None or isinstance(op, LiteralOp | ListConstructOp | TupleConstructOp):
+            self.emit_again(op)
+            return
+        if schema.is_mutable and self.features.tensors:
+            raise Unsupported("this op writes to its arguments and has no value form")
+        args = [self.values[o] for o in op.operands]
+        answers = self.inferred(schema, args) if self.features.infer or self.features.fold else None
+        if self.features.fold and answers is not None and not any(map(_is_open, answers)):
+            self.record(op, [self.known(a, r.type) for a, r in zip(answers, op.results, strict=True)])
+            if len(op.results) == 1:
+                self.values[op.results[0]] = self.values[op.results[0]][0]
+            return
+        operands = [self.materialize(a) for a in args]
+        types = self.result_types(op, answers)
+        new = create_op(op.overload, operands, types, op.location)
+        self.t.insert(new)
+        if self.features.tensors and _is_dense(op.overload) and all(map(self.is_contiguous, args)):
+            self.dense.update(new.results)
+        for old, result in zip(op.results, new.results, strict=True):
+            result.name_hint = old.name_hint
+            self.values[old] = self.taken_apart(old, result, answers)
+        if self.features.fold and len(new.results) == 1:
+            twin = scalar_twin(self, op.overload, new.results[0].type, operands, args)
+            if twin is not None:
+                self.twins[new.results[0]] = twin
+
+    def taken_apart(self, old: SSAValue, result: SSAValue, answers: Sequence[Any] | None) -> Any:
+        """The result of an op as a value; a list of tensors whose length is known becomes a list of values."""
+        if not isinstance(old.type, ListType) or not self.features.containers:
+            return self.wrapped(result, old.type)
+        element = old.type.element_type
+        parts: list[Attribute] | None = None
+        if answers is not None and isinstance(answers[0], list):
+            parts = [self.tensor_type(element, m) for m in answers[0]]
+        else:
+            unpack = next((u.operation for u in old.uses if isinstance(u.operation, ListUnpackOp)), None)
+            if unpack is not None:
+                parts = [to_value(r.type) if self.features.tensors else r.type for r in unpack.results]
+        if parts is None or not isinstance(element, TensorType):
+            return result
+        unpacked = self.t.emit(ListUnpackOp, (result,), parts)
+        return List(tuple(self.wrapped(r, element) for r in unpacked.results), self.depth, element_type=element)
+
+    def known(self, answer: Any, type_: Attribute) -> Any:
+        """A Python value that a rule computed."""
+        if isinstance(answer, list):
+            element = type_.element_type if isinstance(type_, ListType) else INT
+            return List(tuple(self.known(a, element) for a in answer), self.depth, element_type=element)
+        return Known(answer)
+
+    def emit_again(self, op: Operation) -> None:
+        """Emit an op as it was, on the new operands."""
+        if op.regions:
+            raise Unsupported(f"{op.name} has regions that are not followed")
+        operands = [self.fit(self.values[o], o.type) for o in op.operands]
+        types = [r.type for r in op.results]
+        if isinstance(op, ListConstructOp | TupleConstructOp):
+            # Without the rules for containers, the elements may still have better types.
+            operands = [self.materialize(self.values[o]) for o in op.operands]
+            if isinstance(op, TupleConstructOp):
+                types = [tuple_of([o.type for o in operands])]
+            else:
+                operands = [self.fit(self.values[o], op.results[0].type.element_type) for o in op.operands]  # type: ignore[attr-defined]
+        new = type(op).create(
+            operands=operands,
+            result_types=types,
+            properties=op.properties,
+            attributes=op.attributes,
+            successors=op.successors,
+            location=op.location,
+        )
+        self.t.insert(new)
+        for old, result in zip(op.results, new.results, strict=True):
+            result.name_hint = old.name_hint
+            value: SSAValue = result
+            if self.features.tensors and isinstance(old.type, NonValueTensorType):
+                value = self.t.value(CopyToValueTensorOp, (result,), to_value(old.type))
+            self.values[old] = self.wrapped(value, old.type)
+
+    # --- Types ---
+
+    def meta(self, value: Any) -> Any:
+        """A value as inference rules see it."""
+        if isinstance(value, Known):
+            return str(value.value) if isinstance(value.value, Device) else value.value
+        if isinstance(value, Tuple | List):
+            items = value.items if isinstance(value, Tuple) else value.content
+            return [self.meta(v) for v in items]
+        if isinstance(value, View):
+            return self._meta_of_type(self.view_type(value))
+        if isinstance(value, SSAValue):
+            owner = value.owner
+            if isinstance(owner, ConstantOp):
+                return owner.python_value
+            if isinstance(owner, ListConstructOp):
+                return [self.meta(v) for v in owner.operands]
+            return self._meta_of_type(value.type)
+        raise NotKnown
+
+    def _meta_of_type(self, type_: Attribute) -> Any:
+        if isinstance(type_, TensorType):
+            if type_.shape is None or type_.dtype is None:
+                raise NotKnown
+            return Meta(type_.shape, type_.dtype)
+        if type_ in _KINDS:
+            return Unknown(_KINDS[type_])
+        raise NotKnown
+
+    def inferred(self, schema: Schema, args: Sequence[Any]) -> list[Any] | None:
+        """What an op gives, result by result; None where nothing is known."""
+        rule = infer_rules().get(schema.name)
+        if rule is None and self.oracle is None:
+            return None
+        try:
+            metas = [self.meta(a) for a in args]
+        except NotKnown:
+            return None
+        try:
+            answer = rule(*metas) if rule is not None else self.oracle(schema, metas) if self.oracle else None
+        except InferenceError as e:
+            if all(_is_static(m) for m in metas):
+                raise Unsupported(str(e)) from e
+            return None
+        if answer is None and len(schema.returns) != 1:
+            return None
+        return list(answer) if isinstance(answer, tuple) else [answer]
+
+    def tensor_type(self, declared: Attribute, answer: Any) -> Attribute:
+        """The type of a tensor that is declared as one thing and inferred as another: both hold."""
+        assert isinstance(declared, TensorType)
+        cls = VTensorType if self.features.tensors else type(declared)
+        if not isinstance(answer, Meta):
+            return intern(cls, declared.data)
+        shape, element = declared.data
+        dims = answer.shape
+        if shape is not None and len(shape) == len(dims):
+            dims = tuple(d if d is not None else s for d, s in zip(dims, shape, strict=True))
+        return intern(cls, (dims, answer.dtype.torch_type or element))
+
+    def result_types(self, op: TorchOp, answers: Sequence[Any] | None) -> list[Attribute]:
+        types: list[Attribute] = []
+        for i, result in enumerate(op.results):
+            answer = answers[i] if answers is not None else None
+            if isinstance(result.type, TensorType):
+                types.append(self.tensor_type(result.type, answer))
+            elif isinstance(result.type, ListType) and isinstance(result.type.element_type, TensorType):
+                element = to_value(result.type.element_type) if self.features.tensors else result.type.element_type
+                types.append(list_of(element))
+            elif isinstance(answer, Unknown) and result.type == NUMBER and answer.kind in (int, float):
+                types.append(INT if answer.kind is int else FLOAT)
+            else:
+                types.append(to_value(result.type) if self.features.tensors else result.type)
+        return types
+
+    # --- From values to SSA ---
+
+    def materialize(self, value: Any) -> SSAValue:
+        """A value as an operand."""
+        match value:
+            case SSAValue():
+                return value
+            case Known(constant):
+                return self.t.constant(constant)
+            case View():
+                return self.read(value)
+            case Tuple(items):
+                elements = [self.materialize(v) for v in items]
+                return self.t.value(TupleConstructOp, elements, tuple_of([v.type for v in elements]))
+            case List():
+                self.look(value)
+                elements = [self.materialize(v) for v in value.content]
+                return self.t.list(elements, self._element_type(value, elements))
+            case Dict():
+                self.look(value)
+                pairs = [(self.materialize(k), self.materialize(v)) for k, v in value.content]
+                operands = [*(k for k, _ in pairs), *(v for _, v in pairs)]
+                return self.t.value(DictConstructOp, operands, value.type)
+            case Uninitialized(type_):
+                return self.t.value(UninitializedOp, (), to_value(type_) if self.features.tensors else type_)
+            case _:
+                raise Unsupported(f"a {type(value).__name__.lower()} cannot be passed here")
+
+    def _element_type(self, value: List, elements: Sequence[SSAValue]) -> Attribute:
+        declared = value.element_type
+        if isinstance(declared, OptionalType) and not isinstance(declared.element_type, TensorType):
+            return declared
+        if isinstance(declared, TensorType | OptionalType):
+            types = {e.type for e in elements}
+            if len(types) == 1 and isinstance(next(iter(types)), TensorType):
+                return types.pop()
+            plain = intern(VTensorType, (None, None)) if self.features.tensors else declared
+            if isinstance(declared, OptionalType) and self.features.tensors:
+                return intern(OptionalType, (plain,))
+            return plain
+        if isinstance(declared, TupleType) and elements:
+            return elements[0].type
+        return declared
+
+    def fit(self, value: Any, type_: Attribute) -> SSAValue:
+        """A value as an SSA value of exactly this type."""
+        if isinstance(value, View) and isinstance(type_, NonValueTensorType):
+            storage = value.storage
+            if storage.argument is not None and not value.steps and storage.stale is None:
+                return storage.argument
+            new = self.t.value(CopyToNonValueTensorOp, (read := self.read(value),), _mutable(read.type))
+            return self.cast(new, type_)
+        if isinstance(value, Tuple) and isinstance(type_, TupleType):
+            elements = [self.fit(v, t) for v, t in zip(value.items, type_.data, strict=True)]
+            return self.t.value(TupleConstructOp, elements, type_)
+        if isinstance(value, List) and isinstance(type_, ListType):
+            self.look(value)
+            return self.t.list([self.fit(v, type_.element_type) for v in value.content], type_.element_type)
+        if isinstance(value, Known) and isinstance(type_, OptionalType) and value.value is not None:
+            return self.cast(self.fit(value, type_.element_type), type_)
+        return self.cast(self.materialize(value), type_)
+
+    def cast(self, value: SSAValue, type_: Attribute) -> SSAValue:
+        """The same value with another type."""
+        have = value.type
+        if have == type_ or not isinstance(have, Attribute):
+            return value
+        if isinstance(have, TensorType) and isinstance(type_, TensorType):
+            if type(have) is not type(type_):
+                op = CopyToValueTensorOp if isinstance(have, NonValueTensorType) else CopyToNonValueTensorOp
+                value = self.t.value(op, (value,), intern(type(type_), have.data))
+            return value if value.type == type_ else self.t.value(StaticInfoCastOp, (value,), type_)
+        return self.t.value(DerefineOp, (value,), type_)
+
+    # --- Tensors that can be written ---
+
+    def argument(self, value: SSAValue) -> Any:
+        """An argument of the function as a value."""
+        if not self.features.tensors or not isinstance(value.type, NonValueTensorType):
+            return value
+        content = self.t.value(CopyToValueTensorOp, (value,), to_value(value.type))
+        return View(Storage(content, self.depth, argument=value, is_contiguous=True))
+
+    def wrapped(self, value: SSAValue, declared: Attribute) -> Any:
+        """A new tensor as what the program declares it to be."""
+        if self.features.tensors and isinstance(declared, NonValueTensorType):
+            dense = self.is_contiguous(value)
+            return View(Storage(value, self.depth, is_contiguous=dense, location=self.t.location))
+        return value
+
+    def view_type(self, view: View) -> Attribute:
+        """The value type of a tensor."""
+        type_: Attribute = view.steps[-1].type if view.steps else view.storage.content.type
+        return type_
+
+    def is_contiguous(self, value: Any) -> bool:
+        if isinstance(value, View):
+            return value.storage.is_contiguous and all(map(keeps_contiguous, value.steps))
+        if isinstance(value, List):
+            return all(map(self.is_contiguous, value.content))
+        if isinstance(value, SSAValue) and isinstance(value.type, TensorType):
+            return value in self.dense or value.owner is self.entry or isinstance(value.owner, LiteralOp)
+        return True
+
+    def look(self, cell: Cell) -> None:
+        """Refuse to look at something that may have been written through an alias."""
+        if cell.stale is not None:
+            made = cell.location if isinstance(cell, Storage) else cell.stale.aliased_at
+            raise Unsupported(
+                "this value may have been written through an alias, and the program does not tell whether it was: "
+                f"{_place(made)} and {_place(cell.stale.aliased_at)} may be the same, and "
+                f"{_place(cell.stale.written_at)} writes to one of them",
+                "clone() one of the two before writing.",
+            )
+
+    def read(self, view: View) -> SSAValue:
+        """The contents of a tensor, now."""
+        storage = view.storage
+        self.look(storage)
+        if view.cached is None or view.cached_from is not storage.content:
+            value = storage.content
+            for step in view.steps:
+                (value,) = self.t.op(step.name, (value, *step.operands), (step.type,))
+            self.heap.set(view, "cached", value)
+            self.heap.set(view, "cached_from", storage.content)
+        assert view.cached is not None
+        return view.cached
+
+    def write(self, view: View, value: SSAValue) -> None:
+        """Give a tensor new contents."""
+        self.look(view.storage)
+        self.set_content(view.storage, self.with_part(view, value))
+
+    def with_part(self, view: View, value: SSAValue) -> SSAValue:
+        """The whole of a storage with one view of it replaced."""
+        wholes = [view.storage.content]
+        for step in view.steps[:-1]:
+            wholes.append(self.t.op(step.name, (wholes[-1], *step.operands), (step.type,))[0])
+        for whole, step in zip(reversed(wholes), reversed(view.steps), strict=False):
+            value = put_back(self.t, whole, step, self.cast(value, step.type))
+        return self.cast(value, view.storage.content.type) if view.steps else value
+
+    def set_content(self, cell: Cell, content: Any, came_from: Cell | None = None) -> None:
+        """Change a cell, and what is linked to it."""
+        self.heap.set(cell, "content", content)
+        if isinstance(cell, Storage) and cell.argument is not None:
+            value = self.cast(content, to_value(cell.argument.type))
+            self.t.emit(OverwriteTensorContentsOp, (value, cell.argument))
+        for link in cell.links:
+            if link.other is not came_from:
+                self.follow(cell, link)
+
+    def follow(self, written: Cell, link: Link) -> None:
+        """Do to one side of a link what was done to the other."""
+        other, view = link.other, link.view
+        if link.condition is None or view is None or not isinstance(written, Storage):
+            self.heap.set(other, "stale", Stale(self.t.location, link.location))
+            return
+        if view.storage is written:
+            new = self.choose(link.condition, lambda: self.read(View(view.storage, view.steps)), other.content)
+        else:
+            content = written.content
+            new = self.choose(link.condition, lambda: self.with_part(view, content), other.content)
+        self.set_content(other, new, written)
+
+    def link(self, a: Storage, b: Storage, condition: SSAValue | None = None, view: View | None = None) -> None:
+        """From now on, two storages may be one."""
+        here = self.t.location
+        self.heap.set(a, "links", (*a.links, Link(b, condition, view, here)))
+        self.heap.set(b, "links", (*b.links, Link(a, condition, view, here)))
+
+    def on_tensors(self, op: TorchOp) -> bool:
+        """Evaluate an op that copies, writes or looks at a part; False for all others."""
+        values = [self.values[o] for o in op.operands]
+        if isinstance(op, CopyToNonValueTensorOp):
+            content = self.materialize(values[0])
+            self.values[op.results[0]] = self.wrapped(content, op.results[0].type)
+            return True
+        if isinstance(op, NonValueTensorLiteralOp):
+            literal = self.t.value(ValueTensorLiteralOp, (), to_value(op.results[0].type), {"value": op.value})
+            storage = Storage(literal, self.depth, is_contiguous=True, location=op.location)
+            self.values[op.results[0]] = View(storage)
+            return True
+        if not values or not isinstance(values[0], View | SSAValue):
+            return False
+        first = values[0]
+        if isinstance(op, CopyToValueTensorOp) and isinstance(first, View):
+            self.values[op.results[0]] = self.read(first)
+            return True
+        if isinstance(op, OverwriteTensorContentsOp) and isinstance(values[1], View):
+            new = self.materialize(first)
+            self.write(values[1], new)
+            return True
+        if not isinstance(first, View):
+            return False
+        if isinstance(op, StaticInfoCastOp):
+            self.values[op.results[0]] = first
+            return True
+        if op.overload in METADATA_WRITES:
+            name = METADATA_WRITES[op.overload]
+            answer = self.inferred_as(name, values)
+            step = Step(name, tuple(map(self.materialize, values[1:])), self.tensor_type(op.results[0].type, answer))
+            self.heap.set(first, "cached", None)
+            self.heap.set(first, "steps", (*first.steps, step))
+            self.values[op.results[0]] = first
+            return True
+        if op.schema is not None and (op.schema.is_view or op.overload in ALSO_VIEWS):
+            return self.view(op, op.schema, first, values)
+        return False
+
+    def inferred_as(self, name: str, values: Sequence[Any]) -> Any:
+        from flambeau.dialects.torch import registry
+
+        schema = registry.schema(name)
+        answers = self.inferred(schema, values) if schema is not None and self.features.infer else None
+        return answers[0] if answers is not None else None
+
+    def view(self, op: TorchOp, schema: Schema, source: View, values: Sequence[Any]) -> bool:
+        """A view op on a tensor."""
+        answers = self.inferred(schema, values) if self.features.infer else None
+        result = op.results[0]
+        if isinstance(result.type, ListType):
+            parts = self.parts(op, answers, source, values)
+            self.values[result] = List(tuple(parts), self.depth, element_type=result.type.element_type)
+            return True
+        type_ = self.tensor_type(result.type, answers[0] if answers is not None else None)
+        if schema.name in CASTS:
+            have = self.view_type(source)
+            assert isinstance(have, TensorType)
+            assert isinstance(type_, TensorType)
+            if (
+                have.element_type == type_.element_type
+                and have.element_type is not None
+                and not _copies(schema, values)
+            ):
+                self.values[result] = source
+                return True
+            if have.element_type is not None and type_.element_type is not None:
+                return False
+        rest = tuple(map(self.materialize, values[1:]))
+        step = Step(schema.name, rest, type_)
+        if schema.name in MAY_COPY:
+            aliases = self.aliases(schema, source, type_)
+            if aliases is False:
+                return False
+            if aliases is None:
+                # An alias or a copy, as the strides will have it.
+                (value,) = self.t.op(schema.name, (self.read(source), *rest), (type_,))
+                copy = Storage(value, self.depth, is_contiguous=True, location=op.location)
+                self.link(copy, source.storage)
+                self.values[result] = View(copy)
+                return True
+        if schema.name == "aten.contiguous":
+            self.values[result] = source
+            return True
+        if schema.name in ("aten.detach", "aten.alias", "aten.lift_fresh"):
+            self.values[result] = View(source.storage, source.steps)
+            return True
+        self.values[result] = View(source.storage, (*source.steps, step))
+        return True
+
+    def aliases(self, schema: Schema, source: View, type_: Attribute) -> bool | None:
+        """Whether `reshape` or `contiguous` gives an alias; None where that is not known."""
+        layout = layout_of(source)
+        if layout is None:
+            return True if self.is_contiguous(source) else None
+        if schema.name in ("aten.contiguous", "aten.to.memory_format"):
+            return is_contiguous(layout)
+        assert isinstance(type_, TensorType)
+        if type_.shape is None or None in type_.shape:
+            return True if is_contiguous(layout) else None
+        return viewed(layout, type_.shape) is not None  # type: ignore[arg-type]
+
+    def parts(self, op: TorchOp, answers: Any, source: View, values: Sequence[Any]) -> list[View]:
+        """`split`, `chunk`, `unbind` as one view for each part."""
+        t = self.t
+        result = op.results[0]
+        if answers is not None and isinstance(answers[0], list):
+            types = [self.tensor_type(result.type.element_type, m) for m in answers[0]]  # type: ignore[attr-defined]
+        else:
+            unpack = next((u.operation for u in result.uses if isinstance(u.operation, ListUnpackOp)), None)
+            if unpack is None:
+                raise Unsupported("the number of parts is not known")
+            types = [to_value(r.type) for r in unpack.results]
+        dim_at = _PART_DIM.get(op.overload)
+        if dim_at is None or not isinstance(values[dim_at], Known):
+            raise Unsupported("this op gives several views, which are not followed")
+        dim = values[dim_at].value
+        steps: list[Step] = []
+        start = 0
+        for i, type_ in enumerate(types):
+            if op.overload == "aten.unbind.int":
+                steps.append(Step("aten.select.int", (t.constant(dim), t.constant(i)), type_))
+                continue
+            assert isinstance(type_, TensorType)
+            size = (type_.shape or ())[dim]
+            if size is None:
+                raise Unsupported("a part whose size is not known")
+            bounds = (t.constant(dim), t.constant(start), t.constant(start + size), t.constant(1))
+            steps.append(Step("aten.slice.Tensor", bounds, type_))
+            start += size
+        return [View(source.storage, (*source.steps, step)) for step in steps]
+
+
+_KINDS: dict[Attribute, type] = {INT: int, FLOAT: float, BOOL: bool, NUMBER: float}
+
+_PART_DIM = {
+    "aten.unbind.int": 1, "aten.split.Tensor": 2, "aten.split_with_sizes": 2, "aten.split.sizes": 2, "aten.chunk": 2,
+}  # fmt: skip
+"""The position of the dim along which an op gives parts."""
+
+METADATA_WRITES = {
+    "aten.t_": "aten.t", "aten.transpose_": "aten.transpose.int", "aten.squeeze_": "aten.squeeze",
+    "aten.squeeze_.dim": "aten.squeeze.dim", "aten.squeeze_.dims": "aten.squeeze.dims",
+    "aten.unsqueeze_": "aten.unsqueeze", "aten.swapaxes_": "aten.transpose.int",
+    "aten.swapdims_": "aten.transpose.int", "aten.detach_": "aten.detach",
+}  # fmt: skip
+"""In-place ops that change how a tensor looks at its storage, and the views that they make of it."""
+
+ALSO_VIEWS: frozenset[str] = frozenset()
+
+
+_DENSE_FAMILIES = ("pointwise", "reduce", "create", "matmul", "conv", "normalization", "pool", "pad", "scatter")
+
+
+@cache
+def _is_dense(name: str) -> bool:
+    """Whether an op gives contiguous tensors for contiguous ones."""
+    rule = infer_rules().get(name)
+    family = rule.__module__.rpartition(".")[2] if rule is not None else ""
+    return family in _DENSE_FAMILIES or name in ("aten.clone", "aten.cat", "aten.stack", "aten.repeat")
+
+
+def _copies(schema: Schema, values: Sequence[Any]) -> bool:
+    at = schema.index.get("copy")
+    return at is not None and values[at] != Known(False)
+
+
+def _mutable(type_: Attribute) -> Attribute:
+    assert isinstance(type_, TensorType)
+    return intern(NonValueTensorType, type_.data)
+
+
+def _is_open(answer: Any) -> bool:
+    """Whether an answer leaves something to the run time."""
+    if isinstance(answer, list):
+        return any(map(_is_open, answer))
+    return isinstance(answer, Meta | Unknown)
+
+
+def _is_static(meta: Any) -> bool:
+    if isinstance(meta, list):
+        return all(map(_is_static, meta))
+    if isinstance(meta, Meta):
+        return None not in meta.shape
+    return not isinstance(meta, Unknown)
+
+
+def _place(location: Attribute) -> str:
+    frame = user_frame(location)
+    if frame is None:
+        return "a value without a source line"
+    return f"`{frame.source}` ({frame})" if frame.source else str(frame)
+
+
+def _summary(stage: str, count: int) -> str:
+    return f"cannot {stage}: {count} problem{'s' if count != 1 else ''}"
