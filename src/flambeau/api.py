@@ -98,7 +98,7 @@ class Module:
 
 
 @contextmanager
-def _stage(timings: dict[str, float], name: str) -> Iterator[None]:
+def stage(timings: dict[str, float], name: str) -> Iterator[None]:
     start = time.process_time()
     try:
         yield
@@ -107,7 +107,7 @@ def _stage(timings: dict[str, float], name: str) -> Iterator[None]:
 
 
 @contextmanager
-def _paused_gc() -> Iterator[None]:
+def paused_gc() -> Iterator[None]:
     # IR is a web of references that lives until the end; collecting it midway doubles the time.
     was_enabled = gc.isenabled()
     gc.disable()
@@ -137,16 +137,16 @@ def compile(
     """
     output = OutputType.get(output_type)
     if isinstance(model, Module):
-        return _lower(model, output)
+        return lower(model, output)
     from flambeau.frontends.fx.compile import import_model
 
     timings: dict[str, float] = {}
     program = import_model(model, args, kwargs, dynamic_shapes, timings)
-    with _paused_gc():
-        with _stage(timings, "import"):
+    with paused_gc():
+        with stage(timings, "import"):
             op, weights, signature = program(_keep(output, keep), function)
         raw = Module(op, weights, {function: signature}, OutputType.RAW, timings)
-        module = _lower(raw, output)
+        module = lower(raw, output)
     if verify:
         module.verify()
     return module
@@ -170,7 +170,7 @@ def _keep(output: OutputType, keep: Collection[str]) -> Callable[[str], bool]:
 _ORDER = {OutputType.RAW: 0, OutputType.TORCH: 1}
 
 
-def _lower(module: Module, output: OutputType) -> Module:
+def lower(module: Module, output: OutputType) -> Module:
     have, want = _ORDER.get(module.output_type, 2), _ORDER.get(output, 2)
     if module.output_type == output:
         return module
@@ -182,13 +182,13 @@ def _lower(module: Module, output: OutputType) -> Module:
     if module.output_type is OutputType.RAW:
         from flambeau.passes.pipelines import has_mutable_tensors, to_backend_contract
 
-        with _stage(timings, "passes"):
+        with stage(timings, "passes"):
             # Rewriting writes as values may stop half-way; what goes into a repro is the program before that.
             before = op.clone() if has_mutable_tensors(op) else op
             with _reproducible(before, "torch-function-to-torch-backend-pipeline"):
                 op = to_backend_contract(op)
     if output is not OutputType.TORCH:
-        with _stage(timings, "lowering"), _reproducible(op, f"torch-backend-to-{output}-backend-pipeline"):
+        with stage(timings, "lowering"), _reproducible(op, f"torch-backend-to-{output}-backend-pipeline"):
             op = _lowering(output)(op)
     return Module(op, module.weights, module.signatures, output, timings)
 

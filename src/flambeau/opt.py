@@ -11,6 +11,32 @@ from xdsl.dialects.builtin import ModuleOp
 Pass = Callable[[ModuleOp], ModuleOp]
 
 PASSES: dict[str, tuple[str, str]] = {
+    "torch-prepare-for-globalize-object-graph": (
+        "flambeau.passes.prepare_for_globalize_object_graph:prepare_for_globalize_object_graph",
+        "method calls to function calls",
+    ),
+    "torch-globalize-object-graph": (
+        "flambeau.passes.globalize_object_graph:globalize_object_graph",
+        "objects to global slots",
+    ),
+    "symbol-dce": ("flambeau.passes.symbol_dce:eliminate_dead_symbols", "remove private symbols that nobody uses"),
+    "inline": ("flambeau.passes.inline:inline_calls", "put functions where they are called"),
+    "torch-adjust-calling-conventions": (
+        "flambeau.passes.adjust_calling_conventions:adjust_calling_conventions",
+        "type bounds to types, tuples to results",
+    ),
+    "torch-inline-global-slots": (
+        "flambeau.passes.inline_global_slots:inline_global_slots",
+        "slots that nobody writes to their initial values",
+    ),
+    "torch-erase-module-initializer": (
+        "flambeau.passes.erase_module_initializer:erase_module_initializer",
+        "remove an initialiser without slots",
+    ),
+    "torch-refine-public-return": (
+        "flambeau.passes.refine_public_return:refine_public_return",
+        "public functions return values of known type",
+    ),
     "torch-reduce-op-variants": ("flambeau.passes.reduce_op_variants:reduce_op_variants", "in-place ops to value form"),
     "torch-maximize-value-semantics": (
         "flambeau.passes.maximize_value_semantics:maximize_value_semantics",
@@ -41,9 +67,7 @@ PASSES: dict[str, tuple[str, str]] = {
 """Names to (where the pass is, what it does)."""
 
 # Parts of upstream's pipelines that have nothing to do here: the work is done elsewhere or not needed.
-_NOTHING = frozenset(
-    {"torch-match-quantized-custom-ops", "torch-fuse-quantized-ops", "torch-scalarize-shapes", "inline"}
-)
+_NOTHING = frozenset({"torch-match-quantized-custom-ops", "torch-fuse-quantized-ops", "torch-scalarize-shapes"})
 
 
 class UnknownPass(ValueError):

@@ -13,6 +13,7 @@ from flambeau.engines.errors import EngineError, RunError
 __all__ = ["Engine", "EngineError", "Executable", "RunError", "get_engine"]
 
 _ENGINES = {
+    "eager": "flambeau.engines.eager:EagerEngine",
     "iree": "flambeau.engines.iree:IreeEngine",
 }
 

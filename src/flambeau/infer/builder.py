@@ -12,12 +12,30 @@ from flambeau.dialects.torch.constants import ConstantOp
 from flambeau.dialects.torch.emitter import TorchEmitter
 from flambeau.dialects.torch.ops import ListConstructOp
 from flambeau.dialects.torch.schema import REQUIRED, Schema, SchemaType
-from flambeau.dialects.torch.types import BOOL, FLOAT, INT, NUMBER, ListType, TensorType, optional_of, vtensor
+from flambeau.dialects.torch.types import (
+    BOOL,
+    FLOAT,
+    INT,
+    NUMBER,
+    STR,
+    ListType,
+    TensorType,
+    list_of,
+    optional_of,
+    vtensor,
+)
 from flambeau.infer.rules import INFER_RULES, InferenceError, Meta, Unknown
 from flambeau.ir.conversion import RuleTable
 from flambeau.ir.dtypes import DType
 
-FAMILIES = ("pointwise", "reduce", "view", "matmul")
+FAMILIES = (
+    "conv", "create", "fft", "index", "linear_algebra", "loss", "matmul", "normalization", "pad", "pointwise", "pool",
+    "recurrent", "reduce", "scalars", "scatter", "view",
+)  # fmt: skip
+
+
+NUMBERS: dict[Attribute, type] = {INT: int, FLOAT: float, BOOL: bool, NUMBER: object}
+"""The types of numbers, in the dialect and in Python."""
 
 
 def rules() -> RuleTable:
@@ -51,7 +69,22 @@ def meta_of(value: Any) -> Any:
         if type_.shape is None or type_.dtype is None:
             raise InferenceError(f"nothing can be inferred from {type_}")
         return Meta(type_.shape, type_.dtype)
-    return Unknown({INT: int, FLOAT: float, BOOL: bool}.get(type_, int))
+    if type_ not in NUMBERS:
+        raise InferenceError(f"nothing can be inferred from {type_}")
+    return Unknown(NUMBERS[type_])
+
+
+def type_of(result: Any) -> Attribute:
+    """The type of what a rule gives: a tensor, a list, a number that is known or not, a string."""
+    if isinstance(result, Meta):
+        return vtensor(result.shape, result.dtype.torch_type)
+    if isinstance(result, list):
+        types = {type_of(r) for r in result}
+        return list_of(types.pop() if len(types) == 1 else vtensor())
+    kind = result.kind if isinstance(result, Unknown) else type(result)
+    if kind is str:
+        return STR
+    return next((t for t, k in NUMBERS.items() if k is kind), NUMBER)
 
 
 class TorchBuilder(TorchEmitter):
@@ -78,8 +111,7 @@ class TorchBuilder(TorchEmitter):
         if rule is None:
             raise InferenceError(f"{schema.name} has no shape and dtype rule")
         metas = rule(*(meta_of(v) for v in bound))
-        metas = metas if isinstance(metas, tuple) else (metas,)
-        types = [vtensor(m.shape, m.dtype.torch_type) for m in metas]
+        types = [type_of(m) for m in (metas if isinstance(metas, tuple) else (metas,))]
         operands = [self.argument(a.type, v) for a, v in zip(schema.arguments, bound, strict=True)]
         results = self.op(schema.name, operands, types)
         return results[0] if len(results) == 1 else tuple(results)

@@ -12,12 +12,13 @@ Operand = tuple[DType, int] | complex | float | int | bool
 """A tensor as (dtype, rank), or a Python number."""
 
 
-_COMPLEX_OF = {
+COMPLEX_OF = {
     dtypes.float16: dtypes.complex32,
     dtypes.bfloat16: dtypes.complex64,
     dtypes.float32: dtypes.complex64,
     dtypes.float64: dtypes.complex128,
 }
+"""The complex dtypes whose parts are these."""
 
 
 def promote_operands(operands: Sequence[Any], default_float: DType = dtypes.float32) -> DType:
@@ -43,7 +44,7 @@ def promote_operands(operands: Sequence[Any], default_float: DType = dtypes.floa
         elif dtype_or_none.category > result.category:
             # A complex scalar makes a float tensor complex without making it wider.
             is_widened = dtype_or_none.is_complex and result.is_float
-            result = _COMPLEX_OF[result] if is_widened else dtype_or_none
+            result = COMPLEX_OF[result] if is_widened else dtype_or_none
     return result if result is not None else default_float
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from flambeau.infer.promotion import promote_operands
 from flambeau.ir import dtypes
 from flambeau.ir.conversion import RuleTable
-from flambeau.ir.dtypes import DType
+from flambeau.ir.dtypes import BY_CODE, DType
 
 Dim = int | None
 """A size; None is not known."""
@@ -35,7 +35,7 @@ class Meta:
 
 
 class Unknown:
-    """A number that only the run time knows, of a Python type that is known."""
+    """A number that only the run time knows, of a Python type that is known; `object` where not even that is."""
 
     def __init__(self, kind: type) -> None:
         self.kind = kind
@@ -44,22 +44,43 @@ class Unknown:
         return f"<some {self.kind.__name__}>"
 
 
-def operand(value: Any) -> Any:
-    """An argument as promotion wants it."""
+def operand(value: Any, any_number: type) -> Any:
+    """An argument as promotion wants it; `any_number` stands for those of unknown type."""
     if isinstance(value, Meta):
         return (value.dtype, value.rank)
-    return value.kind() if isinstance(value, Unknown) else value
+    if isinstance(value, Unknown):
+        return any_number() if value.kind is object else value.kind()
+    return value
+
+
+def known(*values: Any) -> bool:
+    """Whether all are known numbers, or lists of such."""
+    return all(known(*v) if isinstance(v, (list, tuple)) else not (v is None or isinstance(v, Unknown)) for v in values)
+
+
+def dtype_or(code: int | None, default: DType) -> DType:
+    """The dtype that an argument names, or else the default."""
+    if isinstance(code, Unknown):
+        raise InferenceError("the result's dtype is not a constant")
+    return default if code is None else BY_CODE[code]
+
+
+def floating(dtype: DType) -> DType:
+    """The dtype itself, or float32 for integers."""
+    return dtypes.float32 if dtype.is_integral else dtype
 
 
 def promoted(*values: Any) -> DType:
     """The dtype that the operands promote to."""
-    return promote_operands([operand(v) for v in values if v is not None])
+    guesses = {promote_operands([operand(v, k) for v in values if v is not None]) for k in (int, float)}
+    if len(guesses) > 1:
+        raise InferenceError("the result's dtype depends on whether a number is an int or a float")
+    return guesses.pop()
 
 
 def promoted_float(*values: Any) -> DType:
     """The dtype that the operands promote to; integers become float32."""
-    dtype = promoted(*values)
-    return dtypes.float32 if dtype.is_integral else dtype
+    return floating(promoted(*values))
 
 
 def broadcast(*shapes: Sequence[Dim]) -> tuple[Dim, ...]:
@@ -82,8 +103,10 @@ def broadcast_metas(*values: Any) -> tuple[Dim, ...]:
     return broadcast(*(v.shape for v in values if isinstance(v, Meta)))
 
 
-def normal_dim(dim: int, rank: int) -> int:
+def normal_dim(dim: Any, rank: int) -> int:
     """A dim counted from the start; 0-d tensors take 0 and -1."""
+    if not isinstance(dim, int):
+        raise InferenceError("the dim is not a constant")
     bound = max(rank, 1)
     if not -bound <= dim < bound:
         raise InferenceError(f"dim {dim} is out of range for rank {rank}")
@@ -105,3 +128,21 @@ def product(dims: Sequence[Dim]) -> Dim:
 def size(value: Any) -> Dim:
     """An int argument as a size."""
     return value if isinstance(value, int) else None
+
+
+def sizes(values: Sequence[Any]) -> tuple[Dim, ...]:
+    """A list of ints as a shape."""
+    if any(isinstance(v, int) and v < 0 for v in values):
+        raise InferenceError(f"sizes {list(values)} are negative")
+    return tuple(map(size, values))
+
+
+def replaced(shape: Sequence[Dim], dim: int, *new: Dim) -> tuple[Dim, ...]:
+    """The shape with a dim, which is counted from the start, replaced by others."""
+    return (*shape[:dim], *new, *shape[dim + 1 :])
+
+
+def spread(values: Any, count: int) -> list[Any]:
+    """A list argument in which one value may stand for all."""
+    listed = values if isinstance(values, (list, tuple)) else [values]
+    return list(listed) * count if len(listed) == 1 else list(listed)

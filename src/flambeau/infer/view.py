@@ -1,15 +1,26 @@
-"""Shapes of views, joins and fills."""
+"""Shapes of views, joins and splits."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from flambeau.infer.rules import Dim, InferenceError, Meta, broadcast, infer_rule, normal_dim, product, promoted, size
-from flambeau.ir import dtypes
-from flambeau.ir.dtypes import BY_CODE, DType
-
-INT64_MAX = (1 << 63) - 1
+from flambeau.infer.promotion import COMPLEX_OF
+from flambeau.infer.rules import (
+    Dim,
+    InferenceError,
+    Meta,
+    broadcast,
+    dtype_or,
+    infer_rule,
+    known,
+    normal_dim,
+    product,
+    promoted,
+    replaced,
+    size,
+    sizes,
+)
 
 
 def reshaped(old: Sequence[Dim], wanted: Sequence[Any]) -> tuple[Dim, ...]:
@@ -29,9 +40,43 @@ def reshaped(old: Sequence[Dim], wanted: Sequence[Any]) -> tuple[Dim, ...]:
     return tuple(shape)
 
 
-@infer_rule("aten.view", "aten.reshape", "aten._unsafe_view")
-def view(x: Meta, shape: list[Any]) -> Meta:
+@infer_rule(
+    "aten.view", "aten.view_copy", "aten.reshape", "aten._unsafe_view", "aten._reshape_copy", "aten._reshape_alias",
+    "aten._reshape_alias_copy",
+)  # fmt: skip
+def view(x: Meta, shape: list[Any], strides: Any = None) -> Meta:
     return Meta(reshaped(x.shape, shape), x.dtype)
+
+
+@infer_rule("aten.view_as", "aten.reshape_as", "aten.expand_as")
+def view_as(x: Meta, other: Meta) -> Meta:
+    return Meta(other.shape, x.dtype)
+
+
+@infer_rule("aten.as_strided", "aten.as_strided_copy", "aten.resize")
+def as_strided(x: Meta, shape: list[Any], *_: Any) -> Meta:
+    return Meta(sizes(shape), x.dtype)
+
+
+@infer_rule("aten.view.dtype", "aten.view_copy.dtype")
+def view_dtype(x: Meta, code: int) -> Meta:
+    dtype = dtype_or(code, x.dtype)
+    if dtype.size == x.dtype.size:
+        return Meta(x.shape, dtype)
+    if x.rank == 0:
+        raise InferenceError(f"a 0-d tensor of {x.dtype} cannot be viewed as {dtype}")
+    last = x.shape[-1]
+    return Meta((*x.shape[:-1], None if last is None else last * x.dtype.size // dtype.size), dtype)
+
+
+@infer_rule("aten.view_as_real", "aten.view_as_real_copy")
+def view_as_real(x: Meta) -> Meta:
+    return Meta((*x.shape, 2), x.dtype.real)
+
+
+@infer_rule("aten.view_as_complex", "aten.view_as_complex_copy")
+def view_as_complex(x: Meta) -> Meta:
+    return Meta(x.shape[:-1], COMPLEX_OF[x.dtype])
 
 
 @infer_rule("aten.flatten.using_ints")
@@ -48,24 +93,30 @@ def unflatten(x: Meta, dim: int, parts: list[Any]) -> Meta:
     return Meta((*x.shape[:at], *reshaped([x.shape[at]], parts), *x.shape[at + 1 :]), x.dtype)
 
 
-@infer_rule("aten.unsqueeze")
+@infer_rule("aten.unsqueeze", "aten.unsqueeze_copy")
 def unsqueeze(x: Meta, dim: int) -> Meta:
     at = normal_dim(dim, x.rank + 1)
     return Meta((*x.shape[:at], 1, *x.shape[at:]), x.dtype)
 
 
-@infer_rule("aten.squeeze.dim", "aten.squeeze.dims")
+def _squeezed(x: Meta, dims: set[int]) -> Meta:
+    unknown = [i for i in dims if x.rank and x.shape[i] is None]
+    if unknown:
+        raise InferenceError(f"whether dim {unknown[0]} has size 1, so that squeeze drops it, is not known")
+    return Meta(tuple(d for i, d in enumerate(x.shape) if not (i in dims and d == 1)), x.dtype)
+
+
+@infer_rule("aten.squeeze.dim", "aten.squeeze.dims", "aten.squeeze_copy.dim", "aten.squeeze_copy.dims", "prims.squeeze")
 def squeeze(x: Meta, dims: Any) -> Meta:
-    wanted = {normal_dim(d, x.rank) for d in (dims if isinstance(dims, list) else [dims])}
-    return Meta(tuple(d for i, d in enumerate(x.shape) if not (i in wanted and d == 1)), x.dtype)
+    return _squeezed(x, {normal_dim(d, x.rank) for d in (dims if isinstance(dims, list) else [dims])})
 
 
-@infer_rule("aten.squeeze")
+@infer_rule("aten.squeeze", "aten.squeeze_copy")
 def squeeze_all(x: Meta) -> Meta:
-    return Meta(tuple(d for d in x.shape if d != 1), x.dtype)
+    return _squeezed(x, set(range(x.rank)))
 
 
-@infer_rule("aten.transpose.int")
+@infer_rule("aten.transpose.int", "aten.transpose_copy.int", "aten.swapaxes", "aten.swapdims")
 def transpose(x: Meta, first: int, second: int) -> Meta:
     shape = list(x.shape)
     if shape:
@@ -74,17 +125,36 @@ def transpose(x: Meta, first: int, second: int) -> Meta:
     return Meta(tuple(shape), x.dtype)
 
 
-@infer_rule("aten.t")
+@infer_rule("aten.mT", "aten.mH", "aten.adjoint")
+def matrix_transpose(x: Meta) -> Meta:
+    return transpose(x, -2, -1)
+
+
+@infer_rule("aten.t", "aten.t_copy", "aten.numpy_T")
 def t(x: Meta) -> Meta:
     return Meta(tuple(reversed(x.shape)), x.dtype)
 
 
-@infer_rule("aten.permute")
+@infer_rule("aten.permute", "aten.permute_copy")
 def permute(x: Meta, dims: list[int]) -> Meta:
     return Meta(tuple(x.shape[normal_dim(d, x.rank)] for d in dims), x.dtype)
 
 
-@infer_rule("aten.expand")
+@infer_rule("aten.movedim.int", "aten.moveaxis.int", "aten.movedim.intlist")
+def movedim(x: Meta, source: Any, destination: Any) -> Meta:
+    listed = [v if isinstance(v, list) else [v] for v in (source, destination)]
+    moved, places = ([normal_dim(d, x.rank) for d in v] for v in listed)
+    rest = iter(d for i, d in enumerate(x.shape) if i not in moved)
+    at = dict(zip(places, moved, strict=True))
+    return Meta(tuple(x.shape[at[i]] if i in at else next(rest) for i in range(x.rank)), x.dtype)
+
+
+@infer_rule("aten.rot90")
+def rot90(x: Meta, times: int, dims: list[int]) -> Meta:
+    return transpose(x, *dims) if times % 2 else x
+
+
+@infer_rule("aten.expand", "aten.expand_copy")
 def expand(x: Meta, sizes: list[Any], implicit: bool) -> Meta:
     offset = len(sizes) - x.rank
     shape = [x.shape[i - offset] if s == -1 else size(s) for i, s in enumerate(sizes)]
@@ -96,7 +166,7 @@ def broadcast_to(x: Meta, sizes: list[Any]) -> Meta:
     return expand(x, sizes, False)
 
 
-@infer_rule("aten.slice.Tensor")
+@infer_rule("aten.slice.Tensor", "aten.slice_copy.Tensor")
 def slice_(x: Meta, dim: int, start: Any, end: Any, step: int) -> Meta:
     at = normal_dim(dim, x.rank)
     length = x.shape[at]
@@ -108,7 +178,12 @@ def slice_(x: Meta, dim: int, start: Any, end: Any, step: int) -> Meta:
     return Meta((*x.shape[:at], shape, *x.shape[at + 1 :]), x.dtype)
 
 
-@infer_rule("aten.select.int")
+@infer_rule("aten.narrow", "aten.narrow_copy", "aten.narrow.Tensor")
+def narrow(x: Meta, dim: int, start: Any, length: Any) -> Meta:
+    return Meta(replaced(x.shape, normal_dim(dim, x.rank), size(length)), x.dtype)
+
+
+@infer_rule("aten.select.int", "aten.select_copy.int")
 def select(x: Meta, dim: int, index: Any) -> Meta:
     at = normal_dim(dim, x.rank)
     length = x.shape[at]
@@ -117,81 +192,241 @@ def select(x: Meta, dim: int, index: Any) -> Meta:
     return Meta((*x.shape[:at], *x.shape[at + 1 :]), x.dtype)
 
 
+@infer_rule("aten.diagonal", "aten.diagonal_copy")
+def diagonal(x: Meta, offset: Any, first: int, second: int) -> Meta:
+    i, j = normal_dim(first, x.rank), normal_dim(second, x.rank)
+    rows, columns = x.shape[i], x.shape[j]
+    length: Dim = None
+    if rows is not None and columns is not None and known(offset):
+        length = max(min(rows + min(offset, 0), columns - max(offset, 0)), 0)
+    return Meta((*(d for k, d in enumerate(x.shape) if k not in (i, j)), length), x.dtype)
+
+
+@infer_rule("aten.diag_embed")
+def diag_embed(x: Meta, offset: int, first: int, second: int) -> Meta:
+    places = {normal_dim(d, x.rank + 1) for d in (first, second)}
+    last = x.shape[-1]
+    side = None if last is None else last + abs(offset)
+    rest = iter(x.shape[:-1])
+    return Meta(tuple(side if i in places else next(rest) for i in range(x.rank + 1)), x.dtype)
+
+
+@infer_rule("aten.diag")
+def diag(x: Meta, offset: int) -> Meta:
+    return diag_embed(x, offset, 0, 1) if x.rank == 1 else diagonal(x, offset, 0, 1)
+
+
+@infer_rule("aten.unfold", "aten.unfold_copy")
+def unfold(x: Meta, dim: int, length: Any, step: Any) -> Meta:
+    if x.rank == 0:
+        return Meta((size(length),), x.dtype)
+    at = normal_dim(dim, x.rank)
+    whole = x.shape[at]
+    count = (whole - length) // step + 1 if whole is not None and known(length, step) else None
+    return Meta((*replaced(x.shape, at, count), size(length)), x.dtype)
+
+
+@infer_rule("aten.pixel_shuffle")
+def pixel_shuffle(x: Meta, factor: int) -> Meta:
+    *outer, channels, height, width = x.shape
+    return Meta((*outer, _divided(channels, factor**2), product([height, factor]), product([width, factor])), x.dtype)
+
+
+@infer_rule("aten.pixel_unshuffle")
+def pixel_unshuffle(x: Meta, factor: int) -> Meta:
+    *outer, channels, height, width = x.shape
+    return Meta((*outer, product([channels, factor**2]), _divided(height, factor), _divided(width, factor)), x.dtype)
+
+
+@infer_rule("aten.glu")
+def glu(x: Meta, dim: int) -> Meta:
+    at = normal_dim(dim, x.rank)
+    return Meta(replaced(x.shape, at, _divided(x.shape[at], 2)), x.dtype)
+
+
+@infer_rule("aten.channel_shuffle")
+def channel_shuffle(x: Meta, groups: Any) -> Meta:
+    return x
+
+
+def _divided(length: Dim, parts: int) -> Dim:
+    if length is not None and length % parts:
+        raise InferenceError(f"{length} does not divide by {parts}")
+    return None if length is None else length // parts
+
+
+@infer_rule("aten.repeat_interleave.self_int")
+def repeat_interleave(x: Meta, times: Any, dim: int | None, output: Any) -> Meta:
+    if dim is None:
+        return Meta((product([*x.shape, size(times)]),), x.dtype)
+    at = normal_dim(dim, x.rank)
+    return Meta(replaced(x.shape, at, product([x.shape[at] if x.rank else 1, size(times)])), x.dtype)
+
+
+@infer_rule("aten.repeat_interleave.Tensor")
+def repeat_interleave_indices(times: Meta, output: Any) -> Meta:
+    return Meta((size(output),), times.dtype)
+
+
+@infer_rule("aten.repeat_interleave.self_Tensor")
+def repeat_interleave_tensor(x: Meta, times: Meta, dim: int | None, output: Any) -> Meta:
+    if dim is None:
+        return Meta((size(output),), x.dtype)
+    return Meta(replaced(x.shape, normal_dim(dim, x.rank), size(output)), x.dtype)
+
+
+@infer_rule("aten.tile")
+def tile(x: Meta, times: list[Any]) -> Meta:
+    return repeat(x, [1] * (x.rank - len(times)) + times)
+
+
 @infer_rule("aten.repeat")
 def repeat(x: Meta, times: list[Any]) -> Meta:
     shape = (1,) * (len(times) - x.rank) + x.shape
     return Meta(tuple(product([d, size(n)]) for d, n in zip(shape, times, strict=True)), x.dtype)
 
 
-@infer_rule("aten.cat")
+@infer_rule("aten.atleast_1d")
+def atleast_1d(x: Meta) -> Meta:
+    return x if x.rank else Meta((1,), x.dtype)
+
+
+@infer_rule("aten.atleast_2d")
+def atleast_2d(x: Meta) -> Meta:
+    return Meta((1,) * (2 - x.rank) + x.shape, x.dtype)
+
+
+@infer_rule("prims.collapse")
+def collapse(x: Meta, start: int, end: int) -> Meta:
+    return flatten(x, start, end)
+
+
+@infer_rule("prims.split_dim")
+def split_dim(x: Meta, dim: int, outer: Any) -> Meta:
+    return unflatten(x, dim, [outer, -1])
+
+
+# --- Joins ---
+
+
+@infer_rule("aten.cat", "aten.concat", "aten.concatenate")
 def cat(tensors: list[Meta], dim: int) -> Meta:
-    parts = [m for m in tensors if m.shape != (0,)] or tensors[:1]
-    at = normal_dim(dim, parts[0].rank)
+    if not tensors:
+        raise InferenceError("nothing to concatenate")
+    rank = max(m.rank for m in tensors)
+    # Beside others, a tensor of shape (0,) counts for nothing whatever their rank is.
+    parts = [m for m in tensors if m.rank == rank and m.shape != (0,)] or tensors[:1]
+    at = normal_dim(dim, rank)
     lengths = [m.shape[at] for m in parts]
     total = None if None in lengths else sum(d for d in lengths if d is not None)
-    shape = list(parts[0].shape)
-    for m in parts[1:]:
-        for i, d in enumerate(m.shape):
-            if i != at and shape[i] is None:
-                shape[i] = d
-    shape[at] = total
-    return Meta(tuple(shape), promoted(*tensors))
+    return Meta(replaced(_same_shapes([replaced(m.shape, at, 1) for m in parts]), at, total), promoted(*tensors))
+
+
+def _same_shapes(shapes: Sequence[tuple[Dim, ...]]) -> tuple[Dim, ...]:
+    """One shape out of several that must be equal: what any of them knows."""
+    result = []
+    for dims in zip(*shapes, strict=True):
+        found = {d for d in dims if d is not None}
+        if len(found) > 1:
+            raise InferenceError(f"shapes {list(shapes)} differ")
+        result.append(found.pop() if found else None)
+    return tuple(result)
 
 
 @infer_rule("aten.stack")
 def stack(tensors: list[Meta], dim: int) -> Meta:
+    if not tensors:
+        raise InferenceError("nothing to stack")
     at = normal_dim(dim, tensors[0].rank + 1)
-    shape = tensors[0].shape
+    shape = _same_shapes([m.shape for m in tensors])
     return Meta((*shape[:at], len(tensors), *shape[at:]), promoted(*tensors))
 
 
-# --- Filled tensors ---
+@infer_rule("aten.hstack")
+def hstack(tensors: list[Meta]) -> Meta:
+    parts = [atleast_1d(m) for m in tensors]
+    return cat(parts, 0 if parts and parts[0].rank == 1 else 1)
 
 
-def _dtype(code: int | None, default: DType) -> DType:
-    return default if code is None else BY_CODE[code]
+@infer_rule("aten.vstack")
+def vstack(tensors: list[Meta]) -> Meta:
+    return cat([atleast_2d(m) for m in tensors], 0)
 
 
-@infer_rule("aten.zeros", "aten.ones", "aten.empty.memory_format")
-def zeros(sizes: list[Any], dtype: int | None, *_: Any) -> Meta:
-    return Meta(tuple(map(size, sizes)), _dtype(dtype, dtypes.float32))
+@infer_rule("aten.column_stack")
+def column_stack(tensors: list[Meta]) -> Meta:
+    return cat([m if m.rank > 1 else Meta((product(m.shape), 1), m.dtype) for m in tensors], 1)
 
 
-@infer_rule("aten.full")
-def full(sizes: list[Any], value: Any, dtype: int | None, *_: Any) -> Meta:
-    return Meta(tuple(map(size, sizes)), _dtype(dtype, promoted(value)))
+@infer_rule("aten.broadcast_tensors")
+def broadcast_tensors(tensors: list[Meta]) -> list[Meta]:
+    shape = broadcast(*(m.shape for m in tensors))
+    return [Meta(shape, m.dtype) for m in tensors]
 
 
-@infer_rule("aten.zeros_like", "aten.ones_like", "aten.empty_like")
-def zeros_like(x: Meta, dtype: int | None, *_: Any) -> Meta:
-    return Meta(x.shape, _dtype(dtype, x.dtype))
+@infer_rule("aten.meshgrid")
+def meshgrid(tensors: list[Meta]) -> list[Meta]:
+    return meshgrid_indexing(tensors, "ij")
 
 
-@infer_rule("aten.full_like")
-def full_like(x: Meta, value: Any, dtype: int | None, *_: Any) -> Meta:
-    return Meta(x.shape, _dtype(dtype, x.dtype))
+@infer_rule("aten.meshgrid.indexing")
+def meshgrid_indexing(tensors: list[Meta], indexing: str) -> list[Meta]:
+    lengths = [product(m.shape) for m in tensors]
+    if indexing == "xy" and len(lengths) > 1:
+        lengths[:2] = lengths[1::-1]
+    return [Meta(tuple(lengths), m.dtype) for m in tensors]
 
 
-@infer_rule("aten.arange")
-def arange(end: Any, dtype: int | None, *_: Any) -> Meta:
-    return arange_step(0, end, 1, dtype)
+# --- Splits: a list is one result of list type ---
 
 
-@infer_rule("aten.arange.start")
-def arange_start(start: Any, end: Any, dtype: int | None, *_: Any) -> Meta:
-    return arange_step(start, end, 1, dtype)
+def _parts(x: Meta, dim: int, lengths: Sequence[Any]) -> list[Meta]:
+    at = normal_dim(dim, x.rank)
+    return [Meta(replaced(x.shape, at, size(n)), x.dtype) for n in lengths]
 
 
-@infer_rule("aten.arange.start_step")
-def arange_step(start: Any, end: Any, step: Any, dtype: int | None, *_: Any) -> Meta:
-    import math
-
-    known = all(isinstance(v, (int, float)) for v in (start, end, step))
-    length = max(math.ceil((end - start) / step), 0) if known else None
-    default = dtypes.float32 if any(isinstance(v, float) for v in (start, end, step)) else dtypes.int64
-    return Meta((length,), _dtype(dtype, default))
+def _length(x: Meta, dim: int) -> int:
+    """The size of a dim that decides how many results there are."""
+    length = x.shape[normal_dim(dim, x.rank)] if x.rank else 1
+    if length is None:
+        raise InferenceError(f"how many parts there are depends on the size of dim {dim}, which is not known")
+    return length
 
 
-@infer_rule("aten.scalar_tensor")
-def scalar_tensor(value: Any, dtype: int | None, *_: Any) -> Meta:
-    return Meta((), _dtype(dtype, dtypes.float32))
+@infer_rule("aten.split.Tensor", "aten.split_copy.Tensor", "aten.unsafe_split.Tensor")
+def split(x: Meta, length: Any, dim: int) -> list[Meta]:
+    whole = _length(x, dim)
+    if not known(length):
+        raise InferenceError("how many parts there are depends on a size that is not known")
+    if length <= 0:
+        return _parts(x, dim, [whole])
+    return _parts(x, dim, [min(length, whole - start) for start in range(0, max(whole, 1), length)])
+
+
+@infer_rule("aten.chunk", "aten.unsafe_chunk")
+def chunk(x: Meta, count: int, dim: int) -> list[Meta]:
+    whole = _length(x, dim)
+    return _parts(x, dim, [0] * count) if whole == 0 else split(x, -(-whole // count), dim)
+
+
+@infer_rule(
+    "aten.split.sizes", "aten.split_with_sizes", "aten.split_with_sizes_copy", "aten.unsafe_split_with_sizes",
+)  # fmt: skip
+def split_sizes(x: Meta, lengths: list[Any], dim: int) -> list[Meta]:
+    return _parts(x, dim, lengths)
+
+
+@infer_rule("aten.tensor_split.sections")
+def tensor_split(x: Meta, count: int, dim: int) -> list[Meta]:
+    whole = x.shape[normal_dim(dim, x.rank)]
+    return _parts(x, dim, [None if whole is None else whole // count + (i < whole % count) for i in range(count)])
+
+
+@infer_rule("aten.tensor_split.indices")
+def tensor_split_indices(x: Meta, indices: list[Any], dim: int) -> list[Meta]:
+    return [slice_(x, dim, start, end, 1) for start, end in zip([0, *indices], [*indices, None], strict=True)]
+
+
+@infer_rule("aten.unbind.int", "aten.unbind_copy.int")
+def unbind(x: Meta, dim: int) -> list[Meta]:
+    return [Meta(replaced(x.shape, normal_dim(dim, x.rank)), x.dtype)] * _length(x, dim)

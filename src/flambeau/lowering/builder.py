@@ -276,7 +276,8 @@ class LoweringBuilder(OpBuilder):
             return a
         key = ("same", *sorted(id(x) if isinstance(x, SSAValue) else x for x in (a, b)))
         if key not in self._memo:
-            self._memo[key] = True
+            if self.block is self.entry:
+                self._memo[key] = True
             self.guard(self.compare("eq", a, b), message)
         return a if isinstance(a, int) else b if isinstance(b, int) else a
 
@@ -287,7 +288,11 @@ class LoweringBuilder(OpBuilder):
         dim = dim % x.rank if x.rank else 0
         known = x._sizes[dim]
         if known is None:
-            known = x._sizes[dim] = self.value(tensor.DimOp, (x.value, self.index(dim)), INDEX)
+            known = self.value(tensor.DimOp, (x.value, self.index(dim)), INDEX)
+            owner = x.value.owner
+            # In a branch or a loop, the size of a tensor outside is not known outside.
+            if (owner if isinstance(owner, Block) else owner.parent) is self.block:
+                x._sizes[dim] = known
         return known
 
     def sizes(self, x: Tensor) -> list[Size]:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
-from xdsl.dialects import arith, func
+from xdsl.dialects import arith, func, scf
 from xdsl.dialects.builtin import (
     DenseIntOrFPElementsAttr,
     DenseResourceAttr,
     FunctionType,
     ModuleOp,
     UnregisteredOp,
+    f64,
+    i1,
     i64,
 )
 from xdsl.dialects.builtin import TensorType as BuiltinTensorType
@@ -20,8 +24,13 @@ from flambeau.diagnostics import Unsupported
 from flambeau.dialects.torch.ops import (
     BindSymbolicShapeOp,
     ConstantOp,
+    IfOp,
+    IfYieldOp,
     ListConstructOp,
     LiteralOp,
+    LoopConditionOp,
+    LoopOp,
+    StaticInfoCastOp,
     SymbolicIntOp,
     TorchOp,
 )
@@ -29,8 +38,8 @@ from flambeau.dialects.torch.types import BOOL, FLOAT, INT, NONE, ListType, Tens
 from flambeau.ir import dtypes
 from flambeau.ir.conversion import Conversion, RuleTable
 from flambeau.ir.dtypes import BY_TORCH_TYPE, DType
-from flambeau.lowering.builder import INDEX, LoweringBuilder, Size, Tensor, tensor_type
-from flambeau.lowering.scalars import SCALAR_RULES
+from flambeau.lowering.builder import INDEX, LoweringBuilder, Size, Tensor, static, tensor_type
+from flambeau.lowering.scalars import SCALAR_RULES, as_float
 
 INT64_MAX = (1 << 63) - 1
 
@@ -92,6 +101,14 @@ class Lowering(Conversion):
             self.values[op.results[0]] = self._symbol(op)
         elif isinstance(op, BindSymbolicShapeOp):
             self._bind(op)
+        elif isinstance(op, IfOp):
+            self._if(op)
+        elif isinstance(op, LoopOp):
+            self._loop(op)
+        elif isinstance(op, IfYieldOp | LoopConditionOp):
+            return
+        elif isinstance(op, StaticInfoCastOp):
+            self.values[op.results[0]] = self._cast(op)
         elif isinstance(op, func.ReturnOp):
             b.emit(func.ReturnOp, [self._returned(v) for v in op.operands])
         elif isinstance(op, TorchOp):
@@ -118,6 +135,114 @@ class Lowering(Conversion):
         if len(op.results) == 1 and isinstance(op.results[0].type, ListType):
             b.out_length = next((len(u.operation.results) for u in op.results[0].uses), None)
         self.record(op, rule(b, *[self.values[v] for v in op.operands]))
+
+    # --- Branches and loops ---
+
+    def _if(self, op: IfOp) -> None:
+        condition = self.values[op.condition]
+        if isinstance(condition, bool):
+            self._record_all(op, self._region(op.then_block if condition else op.else_block))
+            return
+        types = [border_type(r.type) for r in op.results]
+        regions = []
+        for old in (op.then_block, op.else_block):
+            block = Block()
+            with self._inside(block):
+                results = self._region(old)
+                self.builder.emit(scf.YieldOp, self._operands(results, op.results))
+            regions.append(Region(block))
+        new = self.builder.emit(scf.IfOp, (condition,), types, regions=regions)
+        self._record_all(op, self._carried(new.results, op.results))
+
+    def _loop(self, op: LoopOp) -> None:
+        b = self.builder
+        trip, going, *inits = [self.values[o] for o in op.operands]
+        end = op.body.last_op
+        assert end is not None
+        counted = isinstance(end.operands[0].owner, ConstantOp) and end.operands[0].owner.python_value is True
+        first = self._operands(inits, op.results)
+        if going is True and counted:
+            block = Block(arg_types=[INDEX, *(v.type for v in first)])
+            with self._inside(block):
+                b.emit(scf.YieldOp, self._operands(self._body(op, block.args[0], block.args[1:])[1:], op.results))
+            bounds = [b.index(0), b.index(trip), b.index(1)]
+            new: Operation = b.emit(scf.ForOp, [*bounds, *first], [v.type for v in first], regions=[Region(block)])
+            self._record_all(op, self._carried(new.results, op.results))
+            return
+        start = [b.index(0), self._flag(going), *first]
+        types = [v.type for v in start]
+        before, after = Block(arg_types=types), Block(arg_types=types)
+        with self._inside(before):
+            in_range = b.compare("slt", before.args[0], trip)
+            flag = b.value(arith.AndIOp, (self._flag(in_range), before.args[1]), i1)
+            b.emit(scf.ConditionOp, (flag, *before.args))
+        with self._inside(after):
+            again, *results = self._body(op, after.args[0], after.args[2:])
+            following = b.index(b.add(after.args[0], 1))
+            b.emit(scf.YieldOp, (following, self._flag(again), *self._operands(results, op.results)))
+        new = b.emit(scf.WhileOp, start, types, regions=[Region(before), Region(after)])
+        self._record_all(op, self._carried(new.results[2:], op.results))
+
+    def _body(self, op: LoopOp, index: SSAValue, carried: Sequence[SSAValue]) -> list[Any]:
+        """Lower the body of a loop: whether it goes on, and the next values."""
+        self.values[op.body.args[0]] = index
+        self.values.update(zip(op.body.args[1:], self._carried(carried, op.results), strict=True))
+        return self._region(op.body)
+
+    @contextmanager
+    def _inside(self, block: Block) -> Iterator[None]:
+        outer = self.builder.block
+        self.builder.block = block
+        try:
+            yield
+        finally:
+            self.builder.block = outer
+
+    def _region(self, block: Block) -> list[Any]:
+        """Lower a block where the builder stands; gives the operands of its terminator."""
+        self.convert_block(block)
+        assert block.last_op is not None
+        return [self.values[o] for o in block.last_op.operands]
+
+    def _record_all(self, op: Operation, results: Sequence[Any]) -> None:
+        self.values.update(zip(op.results, results, strict=True))
+
+    def _flag(self, value: bool | SSAValue) -> SSAValue:
+        return self.builder.constant(value, dtypes.bool_) if isinstance(value, bool) else value
+
+    def _operands(self, values: Sequence[Any], like: Sequence[SSAValue]) -> list[SSAValue]:
+        """Values as operands of a terminator or a loop, with the types that the program gives them."""
+        return [self._operand(v, r.type) for v, r in zip(values, like, strict=True)]
+
+    def _operand(self, value: Any, type_: Attribute) -> SSAValue:
+        b = self.builder
+        if isinstance(value, Tensor):
+            assert isinstance(type_, TensorType)
+            assert type_.shape is not None
+            return b.cast(value, type_.shape).value
+        if type_ == INT:
+            return b.index(value)
+        if type_ == FLOAT:
+            return as_float(b, value).value
+        if type_ == BOOL:
+            return self._flag(value)
+        raise Unsupported(f"a branch or a loop cannot give a {type_}")
+
+    def _carried(self, values: Sequence[SSAValue], like: Sequence[SSAValue]) -> list[Any]:
+        return [
+            Tensor(v, _dtype(r.type)) if isinstance(r.type, TensorType) else v
+            for v, r in zip(values, like, strict=True)
+        ]
+
+    def _cast(self, op: StaticInfoCastOp) -> Any:
+        x, type_ = self.values[op.operands[0]], op.results[0].type
+        assert isinstance(type_, TensorType)
+        if type_.shape is None:
+            return x
+        for i, size in enumerate(type_.shape):
+            if size is not None and static(x._sizes[i]) is None:
+                self.builder.same_size(self.builder.size(x, i), size, f"dimension {i} must be {size}")
+        return self.builder.cast(x, type_.shape)
 
     def _symbol(self, op: SymbolicIntOp) -> str:
         """Remember the range of a symbol; gives its name."""
@@ -219,6 +344,8 @@ class Lowering(Conversion):
                 self.values[result] = POISONED
             elif result.type == NONE:
                 self.values[result] = None
+            elif result.type == BOOL:
+                self.values[result] = True
             else:
                 self.values[result] = 1
 
@@ -232,6 +359,16 @@ def _dtype(type_: TensorType) -> DType:
 
 
 SCALAR_DTYPES: dict[Attribute, DType] = {INT: dtypes.int64, FLOAT: dtypes.float64, BOOL: dtypes.bool_}
+
+
+def border_type(type_: Attribute) -> Attribute:
+    """The builtin type of a value that a branch or a loop gives."""
+    if isinstance(type_, TensorType):
+        return convert_type(type_)
+    found = {INT: INDEX, FLOAT: f64, BOOL: i1}.get(type_)
+    if found is None:
+        raise Unsupported(f"a branch or a loop cannot give a {type_}")
+    return found
 
 
 def convert_type(type_: Attribute) -> Attribute:

@@ -21,7 +21,7 @@ from flambeau.dialects.torch.types import (
 )
 
 CONSTRAINTS = {
-    "C1": "a function has one block and ends in a return",
+    "C1": "a function has one block and ends in a return; branches and loops are torch.prim.If and torch.prim.Loop",
     "C2": "tensors are values (!torch.vtensor): nothing is written in place",
     "C3": "the rank of every tensor is static",
     "C4": "the dtype of every tensor is known",
@@ -43,7 +43,7 @@ def violations(module: ModuleOp) -> Iterator[Diagnostic]:
         block = function.body.block
         for argument in block.args:
             yield from (_broken(function, c, str(argument.type)) for c in _of_type(argument.type, at_border=True))
-        for op in block.ops:
+        for op in block.walk():
             if isinstance(op, func.ReturnOp):
                 for operand in op.operands:
                     yield from (_broken(op, c, str(operand.type)) for c in _of_type(operand.type, at_border=True))

@@ -17,7 +17,7 @@ from flambeau.dialects.torch.ops import (
     OverwriteTensorContentsOp,
     TorchOp,
 )
-from flambeau.dialects.torch.types import NonValueTensorType, to_non_value, to_value
+from flambeau.dialects.torch.types import DictType, ListType, NonValueTensorType, to_non_value, to_value
 from flambeau.ir.builder import erase
 from flambeau.passes.evaluate.evaluator import METADATA_WRITES
 
@@ -46,6 +46,17 @@ def _touches_tensors(op: Operation) -> bool:
     return any(isinstance(v.type, NonValueTensorType) for v in (*op.operands, *op.results))
 
 
+def _writes_a_container(op: TorchOp) -> bool:
+    """Whether what an op writes are lists or dictionaries."""
+    assert op.schema is not None
+    written = [
+        v.type
+        for v, a in zip(op.operands, op.schema.arguments, strict=False)
+        if a.alias is not None and a.alias.is_write
+    ]
+    return bool(written) and all(isinstance(t, ListType | DictType) for t in written)
+
+
 def value_form(name: str) -> str | None:
     """`aten.add.Tensor` for `aten.add_.Tensor`; None if PyTorch has no such op."""
     if name in _RENAMED:
@@ -59,7 +70,8 @@ def _reduce(op: TorchOp, emitter: TorchEmitter, problems: list[Diagnostic]) -> N
     schema = op.schema
     assert schema is not None
     emitter.before, emitter.location = op, op.location
-    if schema.name in METADATA_WRITES:
+    if schema.name in METADATA_WRITES or _writes_a_container(op):
+        # Value semantics needs to see these as they are.
         return
     if schema.is_inplace_variant:
         name = value_form(schema.name)

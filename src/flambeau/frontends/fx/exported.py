@@ -75,7 +75,7 @@ class FunctionImporter:
         self.importer.bind_shape(value, meta)
         resource = None
         if state is not None:
-            resource = self.importer.resource_name(name)
+            resource = self.importer.tensors.resource_name(name)
             self.weights.tensors[resource] = state
         else:
             self.inputs.append(len(self.arguments))

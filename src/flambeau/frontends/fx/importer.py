@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import math
 import operator
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 import torch
 from torch.fx import Graph, GraphModule, Node
 from xdsl.dialects import func
-from xdsl.dialects.builtin import DenseResourceAttr, FunctionType, StringAttr
-from xdsl.dialects.builtin import TensorType as BuiltinTensorType
+from xdsl.dialects.builtin import DenseResourceAttr, FunctionType
 from xdsl.ir import Attribute, Block, Region, SSAValue
 
-from flambeau.diagnostics import CompileError, Diagnostic
+from flambeau.diagnostics import CompileError, Diagnostic, Unsupported
 from flambeau.dialects.torch import registry
-from flambeau.dialects.torch.emitter import Device, TorchEmitter, dense
+from flambeau.dialects.torch.emitter import Device, TorchEmitter
 from flambeau.dialects.torch.ops import (
     CopyToNonValueTensorOp,
     CopyToValueTensorOp,
@@ -44,12 +42,10 @@ from flambeau.dialects.torch.types import (
 from flambeau.frontends.fx.aliasing import HARMLESS, RESHAPING, Aliasing, analyze, op_name, updates_statistics
 from flambeau.frontends.fx.expansion import batch_norm_in_training, expand, trace
 from flambeau.frontends.fx.symbols import Symbols
+from flambeau.frontends.tensors import TensorTable
 from flambeau.ir import dtypes
 from flambeau.ir.locations import location_of_trace
 from flambeau.ir.module import Weights
-
-INLINE_BYTES = 256
-"""A constant of at most this size stands in the program's text; larger ones are weights."""
 
 # Ops that state facts which held when the program was exported. They compute nothing.
 _FACTS = frozenset({
@@ -88,14 +84,13 @@ class GraphImporter:
     ) -> None:
         self.emitter = TorchEmitter(block)
         self.symbols = Symbols(self.emitter, ranges)
-        self.weights = weights
+        self.tensors = TensorTable(weights)
         self.keep = keep
         self.values: dict[Node, Any] = {}
         self.aliasing = Aliasing()
         self.problems: list[Diagnostic] = []
-        self._literals: dict[Any, SSAValue] = {}
+        self._literals: dict[Attribute, SSAValue] = {}
         self._shapes: dict[SSAValue, Any] = {}
-        self._resource_names: set[str] = set(weights)
 
     # --- Walking ---
 
@@ -223,36 +218,13 @@ class GraphImporter:
 
     def tensor(self, tensor: torch.Tensor, name: str, inline: bool) -> SSAValue:
         """A literal for a tensor of the program: in the text when small, else one resource for each storage."""
-        dtype = dtypes.from_torch(tensor.dtype)
-        if dtype is None or tensor.is_sparse or tensor.is_quantized:
-            raise Problem(
-                f"tensor {name!r} of dtype {tensor.dtype}, layout {tensor.layout} has no MLIR type",
-                "Convert it to a dense tensor of a standard dtype before compiling.",
-            )
-        is_real = tensor.device.type == "cpu" and not _is_fake(tensor)
-        if is_real and (tensor.numel() == 0 or (inline and tensor.nbytes <= INLINE_BYTES)):
-            data = tensor.detach().resolve_conj().resolve_neg().contiguous().cpu().reshape(-1)
-            raw = data.view(torch.uint8).numpy().tobytes() if data.numel() else b""
-            return self.emitter.literal(dense(raw, dtype, tensor.shape), dtype, tensor.shape)
-        key = _identity(tensor) if is_real else id(tensor)
-        if key not in self._literals:
-            resource = self.resource_name(name)
-            self.weights.tensors[resource] = tensor
-            attr = DenseResourceAttr(
-                StringAttr(resource), BuiltinTensorType(dtype.torch_type, [int(d) for d in tensor.shape])
-            )
-            self._literals[key] = self.emitter.literal(attr, dtype, [int(d) for d in tensor.shape])
-        return self._literals[key]
-
-    def resource_name(self, name: str) -> str:
-        base = re.sub(r"[^\w.$]", "_", name)
-        base = base if base[:1].isalpha() or base[:1] == "_" else f"_{base}"
-        candidate, count = base, 0
-        while candidate in self._resource_names:
-            count += 1
-            candidate = f"{base}_{count}"
-        self._resource_names.add(candidate)
-        return candidate
+        value, dtype = self.tensors.contents(tensor, name, inline)
+        shape = [int(d) for d in tensor.shape]
+        if not isinstance(value, DenseResourceAttr):
+            return self.emitter.literal(value, dtype, shape)
+        if value not in self._literals:
+            self._literals[value] = self.emitter.literal(value, dtype, shape)
+        return self._literals[value]
 
     # --- Ops ---
 
@@ -467,13 +439,8 @@ _MEMORY_FORMATS = {
 }
 
 
-class Problem(Exception):
-    """A node that cannot be imported: why, and what the user can do."""
-
-    def __init__(self, reason: str, hint: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
-        self.hint = hint
+Problem = Unsupported
+"""A node that cannot be imported: why, and what the user can do."""
 
 
 def location_of_node(node: Node) -> Attribute:
@@ -614,17 +581,6 @@ def _get(owner: Any, target: str) -> Any:
     for part in target.split("."):
         owner = getattr(owner, part)
     return owner
-
-
-def _is_fake(tensor: torch.Tensor) -> bool:
-    from torch._subclasses.fake_tensor import FakeTensor
-
-    return isinstance(tensor, FakeTensor) or tensor.device.type == "meta"
-
-
-def _identity(tensor: torch.Tensor) -> Any:
-    """Two tensors with the same identity are the same memory seen the same way."""
-    return (tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), tensor.dtype)
 
 
 def finish_function(name: str, importer: GraphImporter, block: Block, results: Sequence[SSAValue]) -> func.FuncOp:

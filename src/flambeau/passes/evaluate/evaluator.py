@@ -134,6 +134,8 @@ class Evaluator(ControlFlow):
         self.twins: dict[SSAValue, Any] = {}
         """The number in a tensor without dims, where it is known as a number of the program."""
         self.problems: dict[Operation, Diagnostic] = {}
+        self.slots: dict[str, List] = {}
+        """What is in the global slots that the border knows: lists of one element."""
         self.dense: set[SSAValue] = set()
         """Values that PyTorch would hold contiguously in memory."""
         self.depth = 0

@@ -420,6 +420,21 @@ def set_attr(e: Evaluator, op: Any, value: Any, new: Any) -> Any:
     return None
 
 
+@rule("global_slot.get")
+def slot_get(e: Evaluator, op: Any) -> Any:
+    if op.slot_name not in e.slots:
+        raise NotKnown
+    return e.slots[op.slot_name].content[0]
+
+
+@rule("global_slot.set")
+def slot_set(e: Evaluator, op: Any, new: Any) -> Any:
+    if op.slot_name not in e.slots:
+        raise NotKnown
+    e.set_content(e.slots[op.slot_name], (new,))
+    return None
+
+
 # --- Optionals and types ---
 
 

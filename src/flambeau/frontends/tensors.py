@@ -1,0 +1,75 @@
+"""The tensors of a program as MLIR attributes: small constants in the text, all others by name."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import torch
+from xdsl.dialects.builtin import DenseResourceAttr, StringAttr
+from xdsl.dialects.builtin import TensorType as BuiltinTensorType
+from xdsl.ir import Attribute
+
+from flambeau.diagnostics import Unsupported
+from flambeau.dialects.torch.emitter import dense
+from flambeau.ir import dtypes
+from flambeau.ir.dtypes import DType
+from flambeau.ir.module import Weights
+
+INLINE_BYTES = 256
+"""A constant of at most this size stands in the program's text; larger ones are weights."""
+
+
+class TensorTable:
+    """Gives each tensor its attribute; tensors that share their memory share one entry of the weights."""
+
+    def __init__(self, weights: Weights) -> None:
+        self.weights = weights
+        self._names: set[str] = set(weights)
+        self._resources: dict[Any, Attribute] = {}
+
+    def contents(self, tensor: torch.Tensor, name: str, inline: bool) -> tuple[Attribute, DType]:
+        """`dense<...>` for an empty tensor, and for a small one if `inline`; otherwise `dense_resource<name>`."""
+        dtype = dtypes.from_torch(tensor.dtype)
+        if dtype is None or tensor.layout is not torch.strided or tensor.is_quantized:
+            raise Unsupported(
+                f"tensor {name!r} of dtype {tensor.dtype}, layout {tensor.layout} has no MLIR type",
+                "Convert it to a dense tensor of a standard dtype before compiling.",
+            )
+        if _is_real(tensor) and (tensor.numel() == 0 or (inline and tensor.nbytes <= INLINE_BYTES)):
+            data = tensor.detach().resolve_conj().resolve_neg().contiguous().cpu().reshape(-1)
+            raw = data.view(torch.uint8).numpy().tobytes() if data.numel() else b""
+            return dense(raw, dtype, tensor.shape), dtype
+        key = identity(tensor)
+        if key not in self._resources:
+            resource = self.resource_name(name)
+            self.weights.tensors[resource] = tensor
+            type_: Any = BuiltinTensorType(dtype.torch_type, [int(d) for d in tensor.shape])
+            self._resources[key] = DenseResourceAttr(StringAttr(resource), type_)
+        return self._resources[key], dtype
+
+    def resource_name(self, name: str) -> str:
+        """A name for the weights that is not taken yet."""
+        base = re.sub(r"[^\w.$]", "_", name)
+        base = base if base[:1].isalpha() or base[:1] == "_" else f"_{base}"
+        candidate, count = base, 0
+        while candidate in self._names:
+            count += 1
+            candidate = f"{base}_{count}"
+        self._names.add(candidate)
+        return candidate
+
+
+def identity(tensor: torch.Tensor) -> Any:
+    """Two tensors with the same identity are the same memory seen the same way."""
+    if not _is_real(tensor):
+        return id(tensor)
+    return (tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), tensor.dtype)
+
+
+def _is_real(tensor: torch.Tensor) -> bool:
+    """Whether the contents lie in this process's memory, element by element."""
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    is_dense = tensor.device.type == "cpu" and tensor.layout is torch.strided
+    return is_dense and not isinstance(tensor, FakeTensor)

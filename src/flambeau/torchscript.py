@@ -1,0 +1,103 @@
+"""TorchScript programs: scripted or traced modules, and `.pt` archives.
+
+`compile` has the signature that torch-mlir's users know. Archives are read with `torch.jit.load`, never with pickle.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+from xdsl.dialects.builtin import ModuleOp
+
+from flambeau.api import Module, OutputType, lower, paused_gc, stage
+from flambeau.dialects.specs import spec_of
+from flambeau.frontends.script.annotations import (
+    ArgumentBound,
+    ExampleArgs,
+    TensorPlaceholder,
+    annotate_args,
+    annotated_bounds,
+    export,
+)
+from flambeau.frontends.script.compile import import_script_module, load_archive, script_module
+from flambeau.frontends.script.state import initial_tensor
+from flambeau.ir.module import Argument, Mutation, Output, Signature, Weights
+from flambeau.passes.evaluate.values import Known
+from flambeau.passes.script import Result, ScriptBorder, flatten, specialize
+
+__all__ = ["ExampleArgs", "OutputType", "TensorPlaceholder", "annotate_args", "compile", "export", "load_archive"]
+
+
+def compile(
+    model: Any,
+    example_args: Any = None,
+    output_type: str | OutputType = OutputType.TORCH,
+    use_tracing: bool = False,
+    *,
+    function: str = "forward",
+    verify: bool = False,
+) -> Module:
+    """Take a TorchScript program to MLIR.
+
+    `model` is an `nn.Module` or a function, which is scripted, or traced with `use_tracing`; a `ScriptModule`; or the
+    path of an archive that `torch.jit.save` wrote. `example_args` are tensors, `TensorPlaceholder`s for sizes that are
+    to stay open, numbers, and lists, tuples or dictionaries of them; without them, the types that `annotate_args` gave.
+    """
+    output = OutputType.get(output_type)
+    timings: dict[str, float] = {}
+    if isinstance(model, (str, os.PathLike)):
+        model = load_archive(model)
+    with stage(timings, "script"):
+        script = script_module(model, example_args, use_tracing)
+    examples = ExampleArgs.of(example_args) if example_args is not None else None
+    bounds = examples.bounds if examples is not None else tuple(annotated_bounds(model) or ())
+    with paused_gc():
+        with stage(timings, "import"):
+            op, weights = import_script_module(script, bounds, function)
+        if output is OutputType.RAW:
+            return Module(op, weights, {}, OutputType.RAW, timings)
+        with stage(timings, "passes"):
+            borders = specialize(flatten(op), _defaults(script, bounds))
+        border = borders[function]
+        in_spec = pytree.tree_structure((examples.values, {})) if examples is not None else None
+        signature = signature_of(op, function, border, weights, in_spec)
+        module = lower(Module(op, weights, {function: signature}, OutputType.RAW, timings), output)
+    if verify:
+        module.verify()
+    return module
+
+
+def _defaults(script: Any, bounds: tuple[ArgumentBound, ...]) -> list[Any]:
+    """The bounds of all arguments: those that nobody passes have their defaults."""
+    is_function = isinstance(script, torch.jit.ScriptFunction)
+    forward: Any = script if is_function else script.forward
+    arguments = forward.schema.arguments[0 if is_function else 1 :]
+    if len(bounds) > len(arguments):
+        raise TypeError(f"forward takes {len(arguments)} arguments, and {len(bounds)} examples are given")
+    missing = [a.name for a in arguments[len(bounds) :] if not a.has_default_value()]
+    if missing and bounds:
+        raise TypeError(f"forward has no example for its argument {missing[0]!r}")
+    return [*bounds, *(Known(a.default_value) if a.has_default_value() else None for a in arguments[len(bounds) :])]
+
+
+def signature_of(op: ModuleOp, name: str, border: ScriptBorder, weights: Weights, in_spec: Any) -> Signature:
+    """How Python calls a specialised function."""
+    function = next(f for f in op.ops if getattr(f, "sym_name", None) and f.sym_name.data == name)
+    arguments = []
+    for leaf in border.leaves:
+        resource = initial_tensor(leaf.name, leaf.state, weights) if leaf.state is not None else None
+        arguments.append(Argument(leaf.name, spec_of(leaf.type), resource))
+    leaves, out_spec = pytree.tree_flatten(border.structure, is_leaf=lambda v: isinstance(v, Result))
+    results = function.body.block.last_op.operands
+    return Signature(
+        arguments=tuple(arguments),
+        results=tuple(spec_of(r.type) for r in results),
+        outputs=tuple(Output(leaf.index, leaf.constant) for leaf in leaves),
+        mutations=tuple(Mutation(result, argument) for result, argument in border.mutations),
+        in_spec=in_spec,
+        out_spec=out_spec,
+        inputs=tuple(border.inputs) if in_spec is not None else None,
+    )
