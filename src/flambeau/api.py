@@ -144,7 +144,7 @@ def compile(
     program = import_model(model, args, kwargs, dynamic_shapes, timings)
     with paused_gc():
         with stage(timings, "import"):
-            op, weights, signature = program(_keep(output, keep), function)
+            op, weights, signature = program(kept_ops(keep), function)
         raw = Module(op, weights, {function: signature}, OutputType.RAW, timings)
         module = lower(raw, output)
     if verify:
@@ -152,8 +152,8 @@ def compile(
     return module
 
 
-def _keep(output: OutputType, keep: Collection[str]) -> Callable[[str], bool]:
-    """Which ops the importer leaves whole: those that somebody downstream has a rule for."""
+def kept_ops(keep: Collection[str]) -> Callable[[str], bool]:
+    """Which ops a frontend leaves whole: those that somebody downstream has a rule for."""
     from flambeau.lowering.linalg.lower import rules
     from flambeau.lowering.scalars import SCALAR_RULES
     from flambeau.passes.pipelines import decomposed_ops

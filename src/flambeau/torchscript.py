@@ -6,13 +6,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
 from xdsl.dialects.builtin import ModuleOp
 
-from flambeau.api import Module, OutputType, lower, paused_gc, stage
+from flambeau.api import Module, OutputType, kept_ops, lower, paused_gc, stage
 from flambeau.dialects.specs import spec_of
 from flambeau.frontends.script.annotations import (
     ArgumentBound,
@@ -23,6 +24,7 @@ from flambeau.frontends.script.annotations import (
     export,
 )
 from flambeau.frontends.script.compile import import_script_module, load_archive, script_module
+from flambeau.frontends.script.expand import expand_ops, infer_with_pytorch
 from flambeau.frontends.script.state import initial_tensor
 from flambeau.ir.module import Argument, Mutation, Output, Signature, Weights
 from flambeau.passes.evaluate.values import Known
@@ -38,6 +40,7 @@ def compile(
     use_tracing: bool = False,
     *,
     function: str = "forward",
+    keep: Collection[str] = (),
     verify: bool = False,
 ) -> Module:
     """Take a TorchScript program to MLIR.
@@ -45,6 +48,7 @@ def compile(
     `model` is an `nn.Module` or a function, which is scripted, or traced with `use_tracing`; a `ScriptModule`; or the
     path of an archive that `torch.jit.save` wrote. `example_args` are tensors, `TensorPlaceholder`s for sizes that are
     to stay open, numbers, and lists, tuples or dictionaries of them; without them, the types that `annotate_args` gave.
+    Ops named in `keep` are not decomposed.
     """
     output = OutputType.get(output_type)
     timings: dict[str, float] = {}
@@ -60,7 +64,8 @@ def compile(
         if output is OutputType.RAW:
             return Module(op, weights, {}, OutputType.RAW, timings)
         with stage(timings, "passes"):
-            borders = specialize(flatten(op), _defaults(script, bounds))
+            borders = specialize(flatten(op), _defaults(script, bounds), infer_with_pytorch)
+            expand_ops(op, weights, kept_ops(keep))
         border = borders[function]
         in_spec = pytree.tree_structure((examples.values, {})) if examples is not None else None
         signature = signature_of(op, function, border, weights, in_spec)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import subprocess
 import sys
 import warnings
@@ -106,7 +107,9 @@ class TestModule(nn.Module):
 
 def test_a_module_is_a_class_its_methods_and_an_object() -> None:
     """S85: the program of the deck, in today's spelling."""
-    assert text_of(TestModule(), exported=None) == (
+    # TorchScript marks the name where the process has another class that is called so.
+    text = re.sub(r"___torch_mangle_\d+\.", "", text_of(TestModule(), exported=None))
+    assert text == (
         """builtin.module {
   func.func private @__torch__.TestModule.forward(%self: !torch.nn.Module<"__torch__.TestModule">, %x: !torch.tensor) -> !torch.tensor {
     %0 = torch.prim.GetAttr %self["arange"] : !torch.nn.Module<"__torch__.TestModule"> -> !torch.tensor

@@ -80,9 +80,14 @@ def evaluate(function: Callable[..., Any], kind: type, args: tuple[Any, ...]) ->
 
 
 def _kind_of(function: Callable[..., Any], args: tuple[Any, ...]) -> type:
-    """The type of a result, found by trying the function on ones."""
+    """The type of a result, found by trying the function on ones; those without a value there give floats."""
     kinds = [a.kind if isinstance(a, Unknown) else type(a) for a in args]
-    return object if object in kinds else type(function(*(k(1) for k in kinds)))
+    if object in kinds:
+        return object
+    try:
+        return type(function(*(k(1) for k in kinds)))
+    except ValueError:
+        return float
 
 
 def _is_scalar(schema: Schema) -> bool:

@@ -8,9 +8,10 @@ and an attribute of it is either another known object or a slot.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import count
 
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ArrayAttr, FunctionType, ModuleOp, StringAttr
@@ -120,6 +121,7 @@ class _ObjectGraph:
     def __init__(self, module: ModuleOp) -> None:
         self.classes = {op.sym_name: op for op in module.ops if isinstance(op, ClassTypeOp)}
         self.taken = {name for op in module.ops if (name := symbol_name(op)) is not None and _stays(op)}
+        self.numbers: defaultdict[str, Iterator[int]] = defaultdict(count)
         self.objects: dict[SSAValue, Object] = {}
         self.root: Object | None = None
         self.slots: dict[str, tuple[Attribute, SSAValue]] = {}
@@ -128,9 +130,9 @@ class _ObjectGraph:
 
     def unique(self, name: str) -> str:
         """The name, or a variant of it that no other symbol has."""
-        found, number = name, 0
+        found = name
         while found in self.taken:
-            found, number = f"{name}_{number}", number + 1
+            found = f"{name}_{next(self.numbers[name])}"
         self.taken.add(found)
         return found
 

@@ -107,7 +107,7 @@ def check_rules(names: Iterable[str], types: Sequence[torch.dtype], samples: int
                     continue
                 torch.manual_seed(0)
                 random.seed(0)
-                for sample in islice(info.sample_inputs("cpu", dtype, requires_grad=False), samples):
+                for sample in islice(info.sample_inputs_func(info, "cpu", dtype, False), samples):
                     calls.clear()
                     try:
                         with recorder:

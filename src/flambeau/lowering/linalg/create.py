@@ -84,13 +84,28 @@ def num_to_tensor(b: LinalgBuilder, value: Any) -> Tensor:
     return b.full([], value, b.out_dtype)
 
 
-@linalg_rule("aten.item", "aten._local_scalar_dense")
+@linalg_rule("aten.item", "aten._local_scalar_dense", "aten.ScalarImplicit")
 def item(b: LinalgBuilder, x: Tensor) -> Any:
     value = b.item(x)
     element = Element(b, value, x.dtype)
     if x.dtype.is_float:
         return element.to(dtypes.float64).value
     return value if x.dtype.is_bool else b.as_index(element)
+
+
+@linalg_rule("aten.Bool.Tensor")
+def bool_of(b: LinalgBuilder, x: Tensor) -> Any:
+    return Element(b, b.item(x), x.dtype).to(dtypes.bool_).value
+
+
+@linalg_rule("aten.Int.Tensor", "aten.IntImplicit")
+def int_of(b: LinalgBuilder, x: Tensor) -> Any:
+    return b.as_index(Element(b, b.item(x), x.dtype).to(dtypes.int64))
+
+
+@linalg_rule("aten.Float.Tensor", "aten.FloatImplicit")
+def float_of(b: LinalgBuilder, x: Tensor) -> Any:
+    return Element(b, b.item(x), x.dtype).to(dtypes.float64).value
 
 
 # --- Counting ---
