@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from flambeau import fx as fx
+    from flambeau import torchscript as torchscript
     from flambeau.api import Module as Module
     from flambeau.api import OutputType as OutputType
     from flambeau.api import compile as compile
@@ -24,9 +25,9 @@ _HOMES = {
     "CompileError": "flambeau.diagnostics",
     "Diagnostic": "flambeau.diagnostics",
 }
-_SUBMODULES = ("fx",)
+_SUBMODULES = ("fx", "torchscript")
 
-__all__ = ["CompileError", "Diagnostic", "Module", "OutputType", "compile", "fx", "load"]
+__all__ = ["CompileError", "Diagnostic", "Module", "OutputType", "compile", "fx", "load", "torchscript"]
 
 
 def __getattr__(name: str) -> Any:

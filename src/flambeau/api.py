@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import gc
+import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -125,19 +126,32 @@ def compile(
     *,
     output_type: str | OutputType = OutputType.LINALG_ON_TENSORS,
     dynamic_shapes: Any = None,
+    frontend: str | None = None,
     keep: Collection[str] = (),
     function: str = "main",
     verify: bool = False,
 ) -> Module:
     """Take a PyTorch program to MLIR.
 
-    `model` is an `nn.Module`, an `ExportedProgram`, an `fx.GraphModule`, or a `Module` to lower further. `args` and
-    `kwargs` are example inputs for an `nn.Module`; `dynamic_shapes` is `torch.export`'s. Ops named in `keep` are not
-    decomposed. Raises `CompileError` with every op that is not supported.
+    `model` is an `nn.Module`, an `ExportedProgram`, an `fx.GraphModule`, a `ScriptModule`, the path of a TorchScript
+    archive, or a `Module` to lower further. `args` and `kwargs` are example inputs for an `nn.Module`; `dynamic_shapes`
+    is `torch.export`'s. `frontend` is `"fx"` (through `torch.export`), `"script"` or `"trace"` (through TorchScript);
+    by default TorchScript programs take the second and all others the first. Ops named in `keep` are not decomposed.
+    Raises `CompileError` with every op that is not supported.
     """
     output = OutputType.get(output_type)
     if isinstance(model, Module):
         return lower(model, output)
+    if frontend not in (None, "fx", "script", "trace"):
+        raise ValueError(f"frontend is 'fx', 'script' or 'trace', not {frontend!r}")
+    if frontend in ("script", "trace") or (frontend is None and _is_torchscript(model)):
+        from flambeau import torchscript
+
+        if kwargs:
+            raise TypeError("TorchScript programs take positional arguments: leave kwargs out")
+        examples = torchscript.examples(args, dynamic_shapes)
+        tracing = frontend == "trace"
+        return torchscript.compile(model, examples, output, tracing, function=function, keep=keep, verify=verify)
     from flambeau.frontends.fx.compile import import_model
 
     timings: dict[str, float] = {}
@@ -150,6 +164,14 @@ def compile(
     if verify:
         module.verify()
     return module
+
+
+def _is_torchscript(model: Any) -> bool:
+    """Whether a program is TorchScript; only where torch is imported can there be one, but for an archive."""
+    if isinstance(model, (str, Path)):
+        return True
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(model, (torch.jit.ScriptModule, torch.jit.ScriptFunction))
 
 
 def kept_ops(keep: Collection[str]) -> Callable[[str], bool]:
@@ -179,6 +201,10 @@ def lower(module: Module, output: OutputType) -> Module:
             [Diagnostic("lower", f"a {module.output_type} module cannot be taken to {output}: it is lowered already")]
         )
     op, timings = module.op, dict(module.timings)
+    if module.output_type is OutputType.RAW and not module.signatures:
+        from flambeau.torchscript import lower_objects
+
+        return lower(lower_objects(module), output)
     if module.output_type is OutputType.RAW:
         from flambeau.passes.pipelines import has_mutable_tensors, to_backend_contract
 

@@ -42,16 +42,25 @@ PASSES: dict[str, tuple[str, str]] = {
         "flambeau.passes.maximize_value_semantics:maximize_value_semantics",
         "mutable tensors to values",
     ),
+    "torch-refine-types": ("flambeau.passes.refine_types:refine_types", "shapes and dtypes through the program"),
     "torch-decompose-complex-ops": ("flambeau.passes.decompose:decompose", "apply our decompositions"),
     "torch-verify-backend-contract": (
         "flambeau.passes.backend_contract:require_backend_contract",
         "check that a lowering may take the program",
     ),
-    "canonicalize": ("flambeau.passes.dead_code:eliminate_dead_code", "remove what nobody uses"),
+    "canonicalize": ("flambeau.passes.canonicalize:canonicalize", "compute what is known, take containers apart"),
     "dce": ("flambeau.passes.dead_code:eliminate_dead_code", "remove what nobody uses"),
     "cse": ("flambeau.passes.common:eliminate_common_subexpressions", "compute equal things once"),
     "convert-torch-to-linalg": ("flambeau.lowering.linalg.lower:lower_to_linalg", "torch to linalg-on-tensors"),
     "torch-function-to-torch-backend-pipeline": (
+        "flambeau.passes.pipelines:to_backend_contract",
+        "raw torch dialect to the backend contract",
+    ),
+    "torchscript-module-to-torch-backend-pipeline": (
+        "flambeau.passes.pipelines:to_backend_contract",
+        "a graph of TorchScript objects to the backend contract",
+    ),
+    "torch-lower-to-backend-contract": (
         "flambeau.passes.pipelines:to_backend_contract",
         "raw torch dialect to the backend contract",
     ),

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -14,6 +14,7 @@ from torch.utils import _pytree as pytree
 from xdsl.dialects.builtin import ModuleOp
 
 from flambeau.api import Module, OutputType, kept_ops, lower, paused_gc, stage
+from flambeau.diagnostics import CompileError
 from flambeau.dialects.specs import spec_of
 from flambeau.frontends.script.annotations import (
     ArgumentBound,
@@ -61,18 +62,55 @@ def compile(
     with paused_gc():
         with stage(timings, "import"):
             op, weights = import_script_module(script, bounds, function)
-        if output is OutputType.RAW:
-            return Module(op, weights, {}, OutputType.RAW, timings)
-        with stage(timings, "passes"):
-            borders = specialize(flatten(op), _defaults(script, bounds), infer_with_pytorch)
-            expand_ops(op, weights, kept_ops(keep))
-        border = borders[function]
-        in_spec = pytree.tree_structure((examples.values, {})) if examples is not None else None
-        signature = signature_of(op, function, border, weights, in_spec)
-        module = lower(Module(op, weights, {function: signature}, OutputType.RAW, timings), output)
+        module = Module(op, weights, {}, OutputType.RAW, timings)
+        if output is not OutputType.RAW:
+            in_spec = pytree.tree_structure((examples.values, {})) if examples is not None else None
+            given = _defaults(script, bounds)
+            module = lower(lower_objects(module, {function: given}, {function: in_spec}, keep), output)
     if verify:
         module.verify()
     return module
+
+
+def lower_objects(
+    module: Module,
+    bounds: Mapping[str, Sequence[Any]] | None = None,
+    in_specs: Mapping[str, Any] | None = None,
+    keep: Collection[str] = (),
+) -> Module:
+    """From a graph of objects to flat functions with signatures. Without `bounds`, those in the program count."""
+    op, timings = module.op, dict(module.timings)
+    before = op.clone()
+    try:
+        with stage(timings, "passes"):
+            borders = specialize(flatten(op), bounds, infer_with_pytorch)
+            expand_ops(op, module.weights, kept_ops(keep))
+    except CompileError as e:
+        e.context.update(module=before, pipeline="torchscript-module-to-torch-backend-pipeline")
+        raise
+    signatures = {
+        name: signature_of(op, name, border, module.weights, (in_specs or {}).get(name))
+        for name, border in borders.items()
+    }
+    return Module(op, module.weights, signatures, OutputType.RAW, timings)
+
+
+def examples(args: Any, dynamic_shapes: Any) -> Any:
+    """Example arguments with the dims that `dynamic_shapes` (as torch.export takes them) names left open."""
+    if dynamic_shapes is None or args is None:
+        return args
+    given = tuple(args) if isinstance(args, (tuple, list)) else (args,)
+    shapes = list(dynamic_shapes.values()) if isinstance(dynamic_shapes, Mapping) else list(dynamic_shapes)
+    if len(shapes) != len(given):
+        raise ValueError(f"dynamic_shapes has {len(shapes)} entries for {len(given)} arguments")
+    return tuple(_open(value, shape) for value, shape in zip(given, shapes, strict=True))
+
+
+def _open(value: Any, shape: Any) -> Any:
+    if not shape or not isinstance(value, torch.Tensor):
+        return value
+    pairs = shape.items() if isinstance(shape, Mapping) else enumerate(shape)
+    return TensorPlaceholder.like(value, dynamic_axes=[i for i, d in pairs if d is not None and not isinstance(d, int)])
 
 
 def _defaults(script: Any, bounds: tuple[ArgumentBound, ...]) -> list[Any]:

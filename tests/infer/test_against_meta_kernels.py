@@ -9,7 +9,7 @@ import pytest
 import torch
 from xdsl.ir import Block, SSAValue
 
-from flambeau.dialects.torch.types import TensorType, vtensor
+from flambeau.dialects.torch.types import FLOAT, INT, TensorType, list_of, vtensor
 from flambeau.infer.builder import TorchBuilder
 from flambeau.infer.rules import InferenceError
 from flambeau.ir import dtypes
@@ -148,3 +148,18 @@ def test_operands_that_do_not_fit_are_refused_with_a_reason() -> None:
         t.matmul(*block.args)
     with pytest.raises(TypeError, match="no overload"):
         t.relu("text")
+
+
+def test_lists_and_numbers_are_typed() -> None:
+    part = vtensor((None, 2), dtypes.float32.torch_type)
+    block = Block(arg_types=[vtensor((None, 4), dtypes.float32.torch_type)])
+    t = TorchBuilder(block)
+    (x,) = block.args
+    assert t.call("aten.chunk", x, 2, 1).type == list_of(part)
+    assert t.call("aten.split.sizes", x, [1, 3], 1).type == list_of(vtensor())
+    assert t.call("aten.size", x).type == list_of(INT)
+    assert t.call("aten.mul.float_int", 1.5, t.call("aten.size.int", x, 0)).type == FLOAT
+    with pytest.raises(InferenceError, match="how many parts"):
+        t.call("aten.chunk", x, 2, 0)
+    with pytest.raises(InferenceError, match="squeeze drops it"):
+        t.squeeze(x)

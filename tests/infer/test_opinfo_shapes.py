@@ -47,8 +47,20 @@ def test_rules_agree_on_the_samples_of_opinfo(samples: Report) -> None:
     assert len(samples.checked) > 500
 
 
-def test_only_rules_that_cannot_know_refuse_unknown_sizes(samples: Report) -> None:
-    assert samples.refused == set(CANNOT_KNOW)
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda x: Meta(x.shape, dtypes.int64),
+        lambda x: Meta((*x.shape, 1), x.dtype),
+        lambda x: Meta((None,) * x.rank, x.dtype),
+        lambda x: x if None not in x.shape else Meta((7,) * x.rank, x.dtype),
+        lambda x: {}[x],
+    ],
+)
+def test_wrong_rules_are_found(wrong: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert spelt(check_rules(["nn.functional.relu"], (torch.float32,))) == []
+    monkeypatch.setitem(rules().rules, "aten.relu", wrong)
+    assert set(check_rules(["nn.functional.relu"], (torch.float32,)).mismatches) == {"aten.relu"}
 
 
 # --- All dtypes with all others ---
@@ -182,8 +194,8 @@ CASES: list[tuple[str, tuple[Any, ...]]] = [
     ("aten.where.ScalarOther", (ones(3, dtype=torch.bool), ones(2, 1, dtype=F16), 2.5)),
     ("prim.dtype", (ones(2, dtype=F64),)), ("prims.collapse", (X, 0, 1)),
     ("prims.convert_element_type", (X, F64)), ("prims.prod", (X, [0, 2])), ("prims.split_dim", (X, 2, 2)),
-    ("prims.sqrt", (X,)), ("prims.squeeze", (ones(2, 1, 3), [1])), ("prims.sum", (X, [1])), ("prims.var", (X, [1], 1.0)),
-    ("prims.view_of", (X,)),
+    ("prims.sqrt", (X,)), ("prims.squeeze", (ones(2, 1, 3), [1])), ("prims.sum", (X, [1])),
+    ("prims.var", (X, [1], 1.0)), ("prims.view_of", (X,)),
 ]  # fmt: skip
 KEYWORDS: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("aten.div.Scalar_mode", (X, 2), {"rounding_mode": "floor"}),
@@ -384,6 +396,10 @@ def test_the_type_of_a_number_decides_only_where_it_matters() -> None:
 
 
 # --- No rule is missing, none is untested ---
+
+
+def test_all_rules_that_are_said_to_refuse_unknown_sizes_do(samples: Report, cases: Report) -> None:
+    assert samples.refused | cases.refused == set(CANNOT_KNOW)
 
 
 def test_every_op_that_something_downstream_takes_has_a_rule() -> None:

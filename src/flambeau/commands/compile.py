@@ -19,6 +19,7 @@ from flambeau.diagnostics import CompileError
 if TYPE_CHECKING:
     from flambeau.api import Module
 
+FRONTENDS = ("fx", "script", "trace")
 OUTPUTS = ("raw", "torch", "linalg-on-tensors", "stablehlo", "tosa")
 _messages = Console(stderr=True)
 
@@ -47,7 +48,7 @@ def _inputs(texts: Sequence[str]) -> list[InputSpec]:
 
 
 def _compile(
-    target: str, inputs: list[InputSpec], output_type: str, timings: dict[str, float]
+    target: str, inputs: list[InputSpec], output_type: str, timings: dict[str, float], frontend: str | None = None
 ) -> tuple[Module, Callable[..., Any] | None]:
     """The compiled module, and the model that it was made from (None for a .mlir file)."""
     import flambeau
@@ -64,7 +65,7 @@ def _compile(
     with progress(f"loading {target}"):
         import torch
 
-        model = load_factory(target)
+        model = _load(target)
         if isinstance(model, torch.nn.Module):
             model = model.eval()
     timings["load model"] = time.process_time() - start
@@ -77,13 +78,26 @@ def _compile(
             tuple(spec.tensor() for spec in inputs),
             output_type=output_type,
             dynamic_shapes=dynamic if any(dynamic) else None,
+            frontend=frontend,
         )
     return module, model
 
 
+def _load(target: str) -> Any:
+    """A model from Python, or the program of a TorchScript archive."""
+    if target.endswith((".pt", ".pth", ".ts")):
+        from flambeau.torchscript import load_archive
+
+        return load_archive(target)
+    return load_factory(target)
+
+
 @click.command("compile")
-@click.argument("target", metavar="FILE.py:FACTORY")
+@click.argument("target", metavar="FILE.py:FACTORY | FILE.pt | FILE.mlir")
 @click.option("--input", "inputs", multiple=True, metavar="SHAPExDTYPE", help="An argument, e.g. 1x3x224x224xf32.")
+@click.option(
+    "--frontend", type=click.Choice(FRONTENDS), help="How the model is captured; fx unless it is TorchScript."
+)
 @click.option("--emit", type=click.Choice(OUTPUTS), default="linalg-on-tensors", show_default=True)
 @click.option(
     "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write here, not to the terminal."
@@ -95,6 +109,7 @@ def _compile(
 def compile_command(
     target: str,
     inputs: tuple[str, ...],
+    frontend: str | None,
     emit: str,
     output: Path | None,
     inline_weights: bool,
@@ -104,11 +119,12 @@ def compile_command(
 ) -> None:
     """Compile a model to MLIR.
 
-    FACTORY is an nn.Module in FILE.py, or a function that makes one. A saved .mlir file works too.
+    FACTORY is an nn.Module in FILE.py, or a function that makes one. FILE.pt is an archive that torch.jit.save wrote. A
+    saved .mlir file works too.
     """
     timings: dict[str, float] = {}
     try:
-        module, _ = _compile(target, _inputs(inputs), emit, timings)
+        module, _ = _compile(target, _inputs(inputs), emit, timings, frontend)
     except CompileError as e:
         if repro is not None and "module" in e.context:
             e.save_repro(repro)
@@ -137,14 +153,23 @@ def _write(path: Path, text: str) -> None:
 
 
 @click.command("run")
-@click.argument("target", metavar="FILE.py:FACTORY | FILE.mlir | FILE.vmfb")
+@click.argument("target", metavar="FILE.py:FACTORY | FILE.pt | FILE.mlir | FILE.vmfb")
+@click.option(
+    "--frontend", type=click.Choice(FRONTENDS), help="How the model is captured; fx unless it is TorchScript."
+)
 @click.option("--input", "inputs", multiple=True, metavar="SHAPExDTYPE[=VALUE]")
 @click.option("--engine", default="iree", show_default=True)
 @click.option("--save", type=click.Path(dir_okay=False, path_type=Path), help="Keep the compiled artefact (.vmfb).")
 @click.option("--check", is_flag=True, help="Compare with eager PyTorch; exit status 1 if they differ.")
 @click.option("--timing", is_flag=True, help="Show how long each stage took.")
 def run_command(
-    target: str, inputs: tuple[str, ...], engine: str, save: Path | None, check: bool, timing: bool
+    target: str,
+    frontend: str | None,
+    inputs: tuple[str, ...],
+    engine: str,
+    save: Path | None,
+    check: bool,
+    timing: bool,
 ) -> None:
     """Compile a model, run it once, and print its results.
 
@@ -161,7 +186,7 @@ def run_command(
             raise usage_error(f"there is no file {target}")
         executable, model = flambeau.load(target), None
     else:
-        module, model = _compile(target, specs, "linalg-on-tensors", timings)
+        module, model = _compile(target, specs, "linalg-on-tensors", timings, frontend)
         timings.update(module.timings)
         with progress(f"compiling with {engine}"):
             try:

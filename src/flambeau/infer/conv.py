@@ -52,6 +52,8 @@ def conv(x: Meta, w: Meta, bias: Any, stride: Any, padding: Any, dilation: Any, 
 def conv_padding(x: Meta, w: Meta, bias: Any, stride: Any, padding: str, dilation: Any, groups: Any) -> Meta:
     if padding == "valid":
         return conv(x, w, bias, stride, [0], dilation, groups)
+    if padding != "same":
+        raise InferenceError(f"padding {padding!r} is neither 'same' nor 'valid'")
     rank = w.rank - 2
     return Meta((*x.shape[: x.rank - rank - 1], w.shape[0], *x.shape[-rank:]), x.dtype)
 

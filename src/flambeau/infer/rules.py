@@ -43,6 +43,15 @@ class Unknown:
     def __repr__(self) -> str:
         return f"<some {self.kind.__name__}>"
 
+    def _refuse(self, *_: Any) -> Any:
+        raise InferenceError("the result's type depends on a number that only the run time knows")
+
+    # A rule that computes with it, or decides by it, cannot know.
+    __bool__ = __index__ = __int__ = __float__ = __neg__ = __abs__ = _refuse
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __pow__ = __rpow__ = _refuse
+    __truediv__ = __rtruediv__ = __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = _refuse
+    __lt__ = __le__ = __gt__ = __ge__ = _refuse
+
 
 def operand(value: Any, any_number: type) -> Any:
     """An argument as promotion wants it; `any_number` stands for those of unknown type."""
@@ -62,6 +71,8 @@ def dtype_or(code: int | None, default: DType) -> DType:
     """The dtype that an argument names, or else the default."""
     if isinstance(code, Unknown):
         raise InferenceError("the result's dtype is not a constant")
+    if code is not None and code not in BY_CODE:
+        raise InferenceError(f"dtype {code} is not supported")
     return default if code is None else BY_CODE[code]
 
 

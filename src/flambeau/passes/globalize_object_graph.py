@@ -423,8 +423,8 @@ class _Copy:
         if source is None:
             raise Unsupported(f"there is no function @{name}")
         if len(source.function_type.inputs.data) != len(op.operands):
-            count = len(source.function_type.inputs.data)
-            raise Unsupported(f"@{name} takes {count} arguments, got {len(op.operands)}")
+            wanted = len(source.function_type.inputs.data)
+            raise Unsupported(f"@{name} takes {wanted} arguments, got {len(op.operands)}")
         objects: list[Object | None] = []
         for operand in op.operands:
             found = self.objects.get(operand)

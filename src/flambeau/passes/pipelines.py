@@ -7,12 +7,19 @@ from collections.abc import Callable, Container
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
 
+from flambeau.dialects.torch.ops import ClassTypeOp, GlobalSlotOp, NnModuleOp
 from flambeau.dialects.torch.types import NonValueTensorType
-from flambeau.passes.backend_contract import require_backend_contract
+from flambeau.passes.adjust_calling_conventions import adjust_calling_conventions
+from flambeau.passes.backend_contract import require_backend_contract, violations
 from flambeau.passes.dead_code import eliminate_dead_code
 from flambeau.passes.decompose import decompose, decompositions
+from flambeau.passes.evaluate.evaluator import EVERYTHING, Evaluator
+from flambeau.passes.inline import inline_calls
 from flambeau.passes.maximize_value_semantics import maximize_value_semantics
 from flambeau.passes.reduce_op_variants import reduce_op_variants
+from flambeau.passes.refine_public_return import refine_public_return
+from flambeau.passes.script import flatten, specialize
+from flambeau.passes.symbol_dce import eliminate_dead_symbols
 
 Pass = Callable[[ModuleOp], ModuleOp]
 
@@ -36,6 +43,15 @@ def has_mutable_tensors(module: ModuleOp) -> bool:
 
 def to_backend_contract(module: ModuleOp) -> ModuleOp:
     """From what a frontend gives to what every lowering takes; rewrites the module."""
-    if has_mutable_tensors(module):
-        module = maximize_value_semantics(reduce_op_variants(module))
+    if any(isinstance(op, ClassTypeOp | NnModuleOp | GlobalSlotOp) for op in module.ops):
+        specialize(flatten(module))
+    broken = {d.reason[:2] for d in violations(module)}
+    if broken == {"C2"}:
+        maximize_value_semantics(reduce_op_variants(module))
+    elif broken:
+        inline_calls(module)
+        eliminate_dead_symbols(module)
+        reduce_op_variants(adjust_calling_conventions(module))
+        Evaluator("specialize", EVERYTHING).run(module)
+        refine_public_return(module)
     return require_backend_contract(eliminate_dead_code(decompose(module)))

@@ -19,7 +19,7 @@ from flambeau.dialects.torch.ops import (
 )
 from flambeau.dialects.torch.types import DictType, ListType, NonValueTensorType, to_non_value, to_value
 from flambeau.ir.builder import erase
-from flambeau.passes.evaluate.evaluator import METADATA_WRITES
+from flambeau.passes.evaluate.tensors import METADATA_WRITES
 
 # In-place ops whose value form is not their name without the underscore.
 _RENAMED = {"aten.zero_": "aten.zeros_like"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -205,15 +205,19 @@ def flatten(module: ModuleOp) -> ModuleOp:
 
 
 def specialize(
-    module: ModuleOp, bounds: Sequence[Any] | None = None, oracle: Oracle | None = None
+    module: ModuleOp, bounds: Mapping[str, Sequence[Any]] | None = None, oracle: Oracle | None = None
 ) -> dict[str, ScriptBorder]:
-    """Evaluate the public functions of a flat module; gives what is to know about the border of each."""
+    """Evaluate the public functions of a flat module; gives what is to know about the border of each.
+
+    `bounds` say, by function, what is known about the arguments; the other functions say it themselves.
+    """
     reduce_op_variants(module)
     slots = dict(_written_slots(module))
     borders: dict[str, ScriptBorder] = {}
     for function in [op for op in module.ops if isinstance(op, func.FuncOp)]:
         used = {op.slot_name for op in function.walk() if isinstance(op, GlobalSlotGetOp | GlobalSlotSetOp)}
-        given = bounds if bounds is not None else list(_bounds(function))
+        name = function.sym_name.data
+        given = bounds[name] if bounds is not None and name in bounds else list(_bounds(function))
         border = ScriptBorder(bounds=given, slots={n: v for n, v in slots.items() if n in used})
         evaluator = Evaluator("specialize", EVERYTHING, border, oracle)
         try:
@@ -222,9 +226,9 @@ def specialize(
             raise CompileError([diagnostic_for(function, "specialize", e.reason, e.hint)]) from e
         if evaluator.problems:
             problems = list(evaluator.problems.values())
-            raise CompileError(problems, summary=f"cannot specialise @{function.sym_name.data}")
+            raise CompileError(problems, summary=f"cannot specialize @{name}")
         function.arg_attrs = None
-        borders[function.sym_name.data] = border
+        borders[name] = border
     for op in list(module.ops):
         if isinstance(op, GlobalSlotOp | GlobalSlotModuleInitializerOp):
             op.detach()  # type: ignore[no-untyped-call]

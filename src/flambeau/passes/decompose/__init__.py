@@ -33,11 +33,15 @@ class Decomposition(Conversion):
         self.rules = decompositions()
 
     def convert_op(self, op: Operation) -> None:
+        for region in op.regions:
+            for block in region.blocks:
+                self.convert_block(block)
         rule = self.rules.get(op.overload) if isinstance(op, TorchOp) else None
         if rule is None:
             return
         before, following, block = op.prev_op, op.next_op, op.parent_block()
-        self.builder.before, self.builder.location = op, op.location
+        assert block is not None
+        self.builder.block, self.builder.before, self.builder.location = block, op, op.location
         try:
             new = rule(self.builder, *(python_value(v) for v in op.operands))
         except InferenceError as e:
@@ -46,7 +50,6 @@ class Decomposition(Conversion):
             value.name_hint = old.name_hint
             old.replace_all_uses_with(value)
         erase(op)
-        assert block is not None
         inner = before.next_op if before is not None else block.first_op
         while inner is not None and inner is not following:
             after = inner.next_op

@@ -36,18 +36,14 @@ from flambeau.dialects.torch.ops import (
     DictConstructOp,
     ListConstructOp,
     ListUnpackOp,
-    NonValueTensorLiteralOp,
-    OverwriteTensorContentsOp,
     StaticInfoCastOp,
     TorchOp,
     TupleConstructOp,
     UninitializedOp,
-    ValueTensorLiteralOp,
     create_op,
 )
 from flambeau.dialects.torch.schema import Schema
 from flambeau.dialects.torch.types import (
-    BOOL,
     FLOAT,
     INT,
     NUMBER,
@@ -62,28 +58,23 @@ from flambeau.dialects.torch.types import (
     to_value,
     tuple_of,
 )
+from flambeau.infer.builder import NUMBERS
 from flambeau.infer.builder import rules as infer_rules
 from flambeau.infer.rules import InferenceError, Meta, Unknown
-from flambeau.ir.locations import user_frame
-from flambeau.passes.evaluate.control_flow import ControlFlow
+from flambeau.passes.evaluate.branches import Branches
+from flambeau.passes.evaluate.loops import Loops
 from flambeau.passes.evaluate.rules import RULES, NotKnown, Raised
 from flambeau.passes.evaluate.scalars import scalar_twin
-from flambeau.passes.evaluate.strides import is_contiguous, layout_of, viewed
+from flambeau.passes.evaluate.tensors import Tensors
 from flambeau.passes.evaluate.values import (
-    Cell,
     Dict,
     Heap,
     Known,
-    Link,
     List,
-    Stale,
-    Step,
-    Storage,
     Tuple,
     Uninitialized,
     View,
 )
-from flambeau.passes.evaluate.views import CASTS, MAY_COPY, keeps_contiguous, put_back
 
 Oracle = Callable[[Schema, Sequence[Any]], Any]
 """Says what an op without a shape rule gives, as a rule would."""
@@ -121,7 +112,7 @@ class Border:
         return [e.fit(e.values[o], o.type) for o in op.operands]
 
 
-class Evaluator(ControlFlow):
+class Evaluator(Tensors, Branches, Loops):
     """Evaluates functions. A subclass may set `border`."""
 
     def __init__(self, stage: str, features: Features, border: Border | None = None, oracle: Oracle | None = None):
@@ -348,8 +339,8 @@ class Evaluator(ControlFlow):
             if type_.shape is None or type_.dtype is None:
                 raise NotKnown
             return Meta(type_.shape, type_.dtype)
-        if type_ in _KINDS:
-            return Unknown(_KINDS[type_])
+        if type_ in NUMBERS:
+            return Unknown(NUMBERS[type_])
         raise NotKnown
 
     def inferred(self, schema: Schema, args: Sequence[Any]) -> list[Any] | None:
@@ -472,253 +463,6 @@ class Evaluator(ControlFlow):
             return value if value.type == type_ else self.t.value(StaticInfoCastOp, (value,), type_)
         return self.t.value(DerefineOp, (value,), type_)
 
-    # --- Tensors that can be written ---
-
-    def argument(self, value: SSAValue) -> Any:
-        """An argument of the function as a value."""
-        if not self.features.tensors or not isinstance(value.type, NonValueTensorType):
-            return value
-        content = self.t.value(CopyToValueTensorOp, (value,), to_value(value.type))
-        return View(Storage(content, self.depth, argument=value, is_contiguous=True))
-
-    def wrapped(self, value: SSAValue, declared: Attribute) -> Any:
-        """A new tensor as what the program declares it to be."""
-        if self.features.tensors and isinstance(declared, NonValueTensorType):
-            dense = self.is_contiguous(value)
-            return View(Storage(value, self.depth, is_contiguous=dense, location=self.t.location))
-        return value
-
-    def view_type(self, view: View) -> Attribute:
-        """The value type of a tensor."""
-        type_: Attribute = view.steps[-1].type if view.steps else view.storage.content.type
-        return type_
-
-    def is_contiguous(self, value: Any) -> bool:
-        if isinstance(value, View):
-            return value.storage.is_contiguous and all(map(keeps_contiguous, value.steps))
-        if isinstance(value, List):
-            return all(map(self.is_contiguous, value.content))
-        if isinstance(value, SSAValue) and isinstance(value.type, TensorType):
-            return value in self.dense or value.owner is self.entry or isinstance(value.owner, LiteralOp)
-        return True
-
-    def look(self, cell: Cell) -> None:
-        """Refuse to look at something that may have been written through an alias."""
-        if cell.stale is not None:
-            made = cell.location if isinstance(cell, Storage) else cell.stale.aliased_at
-            raise Unsupported(
-                "this value may have been written through an alias, and the program does not tell whether it was: "
-                f"{_place(made)} and {_place(cell.stale.aliased_at)} may be the same, and "
-                f"{_place(cell.stale.written_at)} writes to one of them",
-                "clone() one of the two before writing.",
-            )
-
-    def read(self, view: View) -> SSAValue:
-        """The contents of a tensor, now."""
-        storage = view.storage
-        self.look(storage)
-        if view.cached is None or view.cached_from is not storage.content:
-            value = storage.content
-            for step in view.steps:
-                (value,) = self.t.op(step.name, (value, *step.operands), (step.type,))
-            self.heap.set(view, "cached", value)
-            self.heap.set(view, "cached_from", storage.content)
-        assert view.cached is not None
-        return view.cached
-
-    def write(self, view: View, value: SSAValue) -> None:
-        """Give a tensor new contents."""
-        self.look(view.storage)
-        self.set_content(view.storage, self.with_part(view, value))
-
-    def with_part(self, view: View, value: SSAValue) -> SSAValue:
-        """The whole of a storage with one view of it replaced."""
-        wholes = [view.storage.content]
-        for step in view.steps[:-1]:
-            wholes.append(self.t.op(step.name, (wholes[-1], *step.operands), (step.type,))[0])
-        for whole, step in zip(reversed(wholes), reversed(view.steps), strict=False):
-            value = put_back(self.t, whole, step, self.cast(value, step.type))
-        return self.cast(value, view.storage.content.type) if view.steps else value
-
-    def set_content(self, cell: Cell, content: Any, came_from: Cell | None = None) -> None:
-        """Change a cell, and what is linked to it."""
-        self.heap.set(cell, "content", content)
-        if isinstance(cell, Storage) and cell.argument is not None:
-            value = self.cast(content, to_value(cell.argument.type))
-            self.t.emit(OverwriteTensorContentsOp, (value, cell.argument))
-        for link in cell.links:
-            if link.other is not came_from:
-                self.follow(cell, link)
-
-    def follow(self, written: Cell, link: Link) -> None:
-        """Do to one side of a link what was done to the other."""
-        other, view = link.other, link.view
-        if link.condition is None or view is None or not isinstance(written, Storage):
-            self.heap.set(other, "stale", Stale(self.t.location, link.location))
-            return
-        if view.storage is written:
-            new = self.choose(link.condition, lambda: self.read(View(view.storage, view.steps)), other.content)
-        else:
-            content = written.content
-            new = self.choose(link.condition, lambda: self.with_part(view, content), other.content)
-        self.set_content(other, new, written)
-
-    def link(self, a: Storage, b: Storage, condition: SSAValue | None = None, view: View | None = None) -> None:
-        """From now on, two storages may be one."""
-        here = self.t.location
-        self.heap.set(a, "links", (*a.links, Link(b, condition, view, here)))
-        self.heap.set(b, "links", (*b.links, Link(a, condition, view, here)))
-
-    def on_tensors(self, op: TorchOp) -> bool:
-        """Evaluate an op that copies, writes or looks at a part; False for all others."""
-        values = [self.values[o] for o in op.operands]
-        if isinstance(op, CopyToNonValueTensorOp):
-            content = self.materialize(values[0])
-            self.values[op.results[0]] = self.wrapped(content, op.results[0].type)
-            return True
-        if isinstance(op, NonValueTensorLiteralOp):
-            literal = self.t.value(ValueTensorLiteralOp, (), to_value(op.results[0].type), {"value": op.value})
-            storage = Storage(literal, self.depth, is_contiguous=True, location=op.location)
-            self.values[op.results[0]] = View(storage)
-            return True
-        if not values or not isinstance(values[0], View | SSAValue):
-            return False
-        first = values[0]
-        if isinstance(op, CopyToValueTensorOp) and isinstance(first, View):
-            self.values[op.results[0]] = self.read(first)
-            return True
-        if isinstance(op, OverwriteTensorContentsOp) and isinstance(values[1], View):
-            new = self.materialize(first)
-            self.write(values[1], new)
-            return True
-        if not isinstance(first, View):
-            return False
-        if isinstance(op, StaticInfoCastOp):
-            self.values[op.results[0]] = first
-            return True
-        if op.overload in METADATA_WRITES:
-            name = METADATA_WRITES[op.overload]
-            answer = self.inferred_as(name, values)
-            step = Step(name, tuple(map(self.materialize, values[1:])), self.tensor_type(op.results[0].type, answer))
-            self.heap.set(first, "cached", None)
-            self.heap.set(first, "steps", (*first.steps, step))
-            self.values[op.results[0]] = first
-            return True
-        if op.schema is not None and (op.schema.is_view or op.overload in ALSO_VIEWS):
-            return self.view(op, op.schema, first, values)
-        return False
-
-    def inferred_as(self, name: str, values: Sequence[Any]) -> Any:
-        from flambeau.dialects.torch import registry
-
-        schema = registry.schema(name)
-        answers = self.inferred(schema, values) if schema is not None and self.features.infer else None
-        return answers[0] if answers is not None else None
-
-    def view(self, op: TorchOp, schema: Schema, source: View, values: Sequence[Any]) -> bool:
-        """A view op on a tensor."""
-        answers = self.inferred(schema, values) if self.features.infer else None
-        result = op.results[0]
-        if isinstance(result.type, ListType):
-            parts = self.parts(op, answers, source, values)
-            self.values[result] = List(tuple(parts), self.depth, element_type=result.type.element_type)
-            return True
-        type_ = self.tensor_type(result.type, answers[0] if answers is not None else None)
-        if schema.name in CASTS:
-            have = self.view_type(source)
-            assert isinstance(have, TensorType)
-            assert isinstance(type_, TensorType)
-            if (
-                have.element_type == type_.element_type
-                and have.element_type is not None
-                and not _copies(schema, values)
-            ):
-                self.values[result] = source
-                return True
-            if have.element_type is not None and type_.element_type is not None:
-                return False
-        rest = tuple(map(self.materialize, values[1:]))
-        step = Step(schema.name, rest, type_)
-        if schema.name in MAY_COPY:
-            aliases = self.aliases(schema, source, type_)
-            if aliases is False:
-                return False
-            if aliases is None:
-                # An alias or a copy, as the strides will have it.
-                (value,) = self.t.op(schema.name, (self.read(source), *rest), (type_,))
-                copy = Storage(value, self.depth, is_contiguous=True, location=op.location)
-                self.link(copy, source.storage)
-                self.values[result] = View(copy)
-                return True
-        if schema.name == "aten.contiguous":
-            self.values[result] = source
-            return True
-        if schema.name in ("aten.detach", "aten.alias", "aten.lift_fresh"):
-            self.values[result] = View(source.storage, source.steps)
-            return True
-        self.values[result] = View(source.storage, (*source.steps, step))
-        return True
-
-    def aliases(self, schema: Schema, source: View, type_: Attribute) -> bool | None:
-        """Whether `reshape` or `contiguous` gives an alias; None where that is not known."""
-        layout = layout_of(source)
-        if layout is None:
-            return True if self.is_contiguous(source) else None
-        if schema.name in ("aten.contiguous", "aten.to.memory_format"):
-            return is_contiguous(layout)
-        assert isinstance(type_, TensorType)
-        if type_.shape is None or None in type_.shape:
-            return True if is_contiguous(layout) else None
-        return viewed(layout, type_.shape) is not None  # type: ignore[arg-type]
-
-    def parts(self, op: TorchOp, answers: Any, source: View, values: Sequence[Any]) -> list[View]:
-        """`split`, `chunk`, `unbind` as one view for each part."""
-        t = self.t
-        result = op.results[0]
-        if answers is not None and isinstance(answers[0], list):
-            types = [self.tensor_type(result.type.element_type, m) for m in answers[0]]  # type: ignore[attr-defined]
-        else:
-            unpack = next((u.operation for u in result.uses if isinstance(u.operation, ListUnpackOp)), None)
-            if unpack is None:
-                raise Unsupported("the number of parts is not known")
-            types = [to_value(r.type) for r in unpack.results]
-        dim_at = _PART_DIM.get(op.overload)
-        if dim_at is None or not isinstance(values[dim_at], Known):
-            raise Unsupported("this op gives several views, which are not followed")
-        dim = values[dim_at].value
-        steps: list[Step] = []
-        start = 0
-        for i, type_ in enumerate(types):
-            if op.overload == "aten.unbind.int":
-                steps.append(Step("aten.select.int", (t.constant(dim), t.constant(i)), type_))
-                continue
-            assert isinstance(type_, TensorType)
-            size = (type_.shape or ())[dim]
-            if size is None:
-                raise Unsupported("a part whose size is not known")
-            bounds = (t.constant(dim), t.constant(start), t.constant(start + size), t.constant(1))
-            steps.append(Step("aten.slice.Tensor", bounds, type_))
-            start += size
-        return [View(source.storage, (*source.steps, step)) for step in steps]
-
-
-_KINDS: dict[Attribute, type] = {INT: int, FLOAT: float, BOOL: bool, NUMBER: float}
-
-_PART_DIM = {
-    "aten.unbind.int": 1, "aten.split.Tensor": 2, "aten.split_with_sizes": 2, "aten.split.sizes": 2, "aten.chunk": 2,
-}  # fmt: skip
-"""The position of the dim along which an op gives parts."""
-
-METADATA_WRITES = {
-    "aten.t_": "aten.t", "aten.transpose_": "aten.transpose.int", "aten.squeeze_": "aten.squeeze",
-    "aten.squeeze_.dim": "aten.squeeze.dim", "aten.squeeze_.dims": "aten.squeeze.dims",
-    "aten.unsqueeze_": "aten.unsqueeze", "aten.swapaxes_": "aten.transpose.int",
-    "aten.swapdims_": "aten.transpose.int", "aten.detach_": "aten.detach",
-}  # fmt: skip
-"""In-place ops that change how a tensor looks at its storage, and the views that they make of it."""
-
-ALSO_VIEWS: frozenset[str] = frozenset()
-
 
 _DENSE_FAMILIES = ("pointwise", "reduce", "create", "matmul", "conv", "normalization", "pool", "pad", "scatter")
 
@@ -729,11 +473,6 @@ def _is_dense(name: str) -> bool:
     rule = infer_rules().get(name)
     family = rule.__module__.rpartition(".")[2] if rule is not None else ""
     return family in _DENSE_FAMILIES or name in ("aten.clone", "aten.cat", "aten.stack", "aten.repeat")
-
-
-def _copies(schema: Schema, values: Sequence[Any]) -> bool:
-    at = schema.index.get("copy")
-    return at is not None and values[at] != Known(False)
 
 
 def _mutable(type_: Attribute) -> Attribute:
@@ -754,13 +493,6 @@ def _is_static(meta: Any) -> bool:
     if isinstance(meta, Meta):
         return None not in meta.shape
     return not isinstance(meta, Unknown)
-
-
-def _place(location: Attribute) -> str:
-    frame = user_frame(location)
-    if frame is None:
-        return "a value without a source line"
-    return f"`{frame.source}` ({frame})" if frame.source else str(frame)
 
 
 def _summary(stage: str, count: int) -> str:

@@ -1,0 +1,74 @@
+"""What two paths through a program have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.ir import Attribute, Block, SSAValue
+from xdsl.traits import is_side_effect_free
+
+from flambeau.dialects.torch.types import (
+    BOOL,
+    FLOAT,
+    INT,
+    NONE,
+    NUMBER,
+    OptionalType,
+    TensorType,
+    UnionType,
+    intern,
+    is_subtype,
+    optional_of,
+)
+from flambeau.passes.evaluate.values import Step, View
+
+
+def join_types(a: Attribute, b: Attribute) -> Attribute:
+    """The narrowest type that holds both."""
+    if a == b:
+        return a
+    if isinstance(a, TensorType) and isinstance(b, TensorType) and type(a) is type(b):
+        shape = None
+        if a.shape is not None and b.shape is not None and len(a.shape) == len(b.shape):
+            shape = tuple(x if x == y else None for x, y in zip(a.shape, b.shape, strict=True))
+        element = a.element_type if a.element_type == b.element_type else None
+        return intern(type(a), (shape, element))
+    if is_subtype(a, b):
+        return b
+    if is_subtype(b, a):
+        return a
+    if NONE in (a, b):
+        return optional_of(b if a == NONE else a)
+    if {a, b} <= {INT, FLOAT, NUMBER, BOOL}:
+        return NUMBER
+    if isinstance(a, OptionalType) or isinstance(b, OptionalType):
+        inner = [t.element_type if isinstance(t, OptionalType) else t for t in (a, b)]
+        return optional_of(join_types(inner[0], inner[1]))
+    return intern(UnionType, (a, b))
+
+
+def same_steps(a: Sequence[Step], b: Sequence[Step]) -> bool:
+    """Whether two ways from a storage are one."""
+    return len(a) == len(b) and all(x.same(y) for x, y in zip(a, b, strict=True))
+
+
+def is_inside(value: SSAValue, block: Block) -> bool:
+    """Whether a value is made in a block or in a region of one of its ops."""
+    owner = value.owner
+    at: Block | None = owner if isinstance(owner, Block) else owner.parent
+    while at is not None:
+        if at is block:
+            return True
+        around = at.parent_op()
+        at = around.parent if around is not None else None
+    return False
+
+
+def is_outside(view: View, block: Block) -> bool:
+    """Whether the way to a tensor can be gone outside a block too."""
+    return not any(is_inside(o, block) for step in view.steps for o in step.operands)
+
+
+def has_no_effect(block: Block) -> bool:
+    """Whether nothing but the results of a block matters."""
+    return all(is_side_effect_free(op) or op is block.last_op for op in block.ops)

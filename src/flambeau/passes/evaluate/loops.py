@@ -1,0 +1,378 @@
+"""Loops under evaluation: unrolled where that is possible and worth it, else repeated until what they carry is stable."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+
+from flambeau.diagnostics import Diagnostic, Unsupported
+from flambeau.dialects.torch.control_flow import LoopConditionOp, LoopOp
+from flambeau.dialects.torch.types import BOOL, INT, OptionalType, UnionType
+from flambeau.passes.evaluate.joins import has_no_effect, is_outside, join_types
+from flambeau.passes.evaluate.rules import Raised
+from flambeau.passes.evaluate.values import Cell, Heap, Known, List, Stale, Storage, Tuple, Uninitialized, View
+
+if TYPE_CHECKING:
+    from flambeau.dialects.torch.emitter import TorchEmitter
+    from flambeau.passes.evaluate.evaluator import Features
+
+UNROLLED_OPS = 2048
+"""A loop whose trip count is known is unrolled when that takes at most so many ops."""
+FORCED_OPS = 200_000
+"""The same where the loop cannot stay one, because a list grows in it, say."""
+
+Path = tuple[Any, ...]
+ALIAS = object()
+"""The start of the path of a flag that tells whether a tensor is one outside the loop."""
+_FOREVER = 1 << 62
+
+
+class Loops:
+    """The part of the evaluator that deals with loops."""
+
+    heap: Heap
+    features: Features
+    values: dict[SSAValue, Any]
+    t: TorchEmitter
+    attempts: int
+    problems: dict[Operation, Diagnostic]
+    walk: Callable[[Block], list[Any]]
+    finish: Callable[[Operation, Sequence[Any]], None]
+
+    def loop(self, op: LoopOp) -> None:
+        trip, condition, *inits = [self.values[o] for o in op.operands]
+        if self.features.fold:
+            if condition == Known(False) or (isinstance(trip, Known) and trip.value <= 0):
+                self.finish(op, inits)
+                return
+            if self.unrolled(op, trip, condition, inits, UNROLLED_OPS):
+                return
+        mark = self.heap.mark()
+        self.attempts += 1
+        try:
+            self.finish(op, Loop(self, op, inits).emit(trip, condition))
+            return
+        except Unsupported as e:
+            self.heap.undo(mark)
+            problem = e
+        finally:
+            self.attempts -= 1
+        if not self.features.fold or not self.unrolled(op, trip, condition, inits, FORCED_OPS):
+            raise problem
+
+    def unrolled(self, op: LoopOp, trip: Any, condition: Any, inits: Sequence[Any], limit: int) -> bool:
+        """Evaluate a loop iteration by iteration; False, and nothing done, where that is not possible or too much."""
+        size = max(1, sum(1 for _ in op.body.walk()))
+        if not isinstance(trip, Known) or not isinstance(condition, Known):
+            return False
+        if trip.value < _FOREVER and trip.value * size > limit:
+            return False
+        mark, outer, scratch = self.heap.mark(), self.t.block, Block()
+        problems = dict(self.problems)
+        self.t.block = scratch
+        i, going = 0, bool(condition.value)
+        try:
+            while going and i < trip.value:
+                self.values[op.body.args[0]] = Known(i)
+                self.values.update(zip(op.body.args[1:], inits, strict=True))
+                flag, *inits = self.walk(op.body)
+                i += 1
+                if not isinstance(flag, Known) or i * size > limit:
+                    self.heap.undo(mark)
+                    self.problems = problems
+                    return False
+                going = bool(flag.value)
+        finally:
+            self.t.block = outer
+        for new in list(scratch.ops):
+            new.detach()  # type: ignore[no-untyped-call]
+            outer.add_op(new)
+        self.finish(op, inits)
+        return True
+
+
+@dataclass(frozen=True, eq=False)
+class Alias:
+    """A tensor outside a loop that one of the loop's own may be."""
+
+    view: View
+    is_exact: bool
+    """Whether the program can tell when it is."""
+
+
+@dataclass
+class Loop:
+    """One loop that stays a loop: evaluated until what it carries is stable."""
+
+    e: Any
+    op: LoopOp
+    inits: list[Any]
+    carried: dict[Path, Attribute] = field(default_factory=dict)
+    """The places whose value changes from iteration to iteration, with their types."""
+    rebound: set[Path] = field(default_factory=set)
+    """The places that hold another list in each iteration, of the same length."""
+    written: dict[Cell, None] = field(default_factory=dict)
+    stale: dict[Cell, Stale] = field(default_factory=dict)
+    aliases: dict[Path, list[Alias]] = field(default_factory=dict)
+    """Tensors that change, and the tensors outside that they may be."""
+    peers: set[tuple[Path, Path]] = field(default_factory=set)
+    """Pairs of tensors that change and may be one."""
+    grown: bool = False
+
+    def emit(self, trip: Any, condition: Any) -> list[Any]:
+        """Emit the loop; gives its results."""
+        e = self.e
+        # Each round adds a place, widens a type or is the last.
+        for _ in range(100):
+            self.grown = False
+            mark, block = e.heap.mark(), Block(arg_types=[INT])
+            slots: list[tuple[Path, Any]] = []
+            with e.inside(block):
+                self.enter(block, slots)
+                try:
+                    flag, *nexts = e.walk(self.op.body)
+                except Raised as raised:
+                    raise Unsupported(f"the loop always raises: {raised.message}") from raised
+                self.compare_all(mark, nexts)
+                if not self.grown:
+                    yielded = [e.fit_or_placeholder(self.at(p, nexts), self.carried.get(p, BOOL)) for p, _ in slots]
+                    e.t.emit(LoopConditionOp, (e.materialize(flag), *yielded))
+            e.heap.undo(mark)
+            if not self.grown:
+                return self.finish(trip, condition, block, slots)
+        raise Unsupported("the types of this loop's values never become stable")
+
+    def enter(self, block: Block, slots: list[tuple[Path, Any]]) -> None:
+        """Assume what the values are at the start of an iteration."""
+        e = self.e
+        body = self.op.body
+        e.values[body.args[0]] = block.args[0]
+        made: dict[Path, Storage] = {}
+
+        def make(type_: Attribute) -> SSAValue:
+            argument: SSAValue = block.insert_arg(type_, len(block.args))
+            return argument
+
+        for i, argument in enumerate(body.args[1:]):
+            e.values[argument] = self.assumed(self.inits[i], (i,), make, slots, made)
+        for cell in self.written:
+            e.heap.set(cell, "content", self.assumed_content(cell, make, slots, made))
+        for cell, stale in self.stale.items():
+            e.heap.set(cell, "stale", stale)
+        self.link_all(made, self.flags(make, slots))
+
+    def flags(self, make: Any, slots: Any) -> dict[tuple[Path, int], SSAValue]:
+        """For each tensor that may be one outside, the flag that tells whether it is."""
+        found: dict[tuple[Path, int], SSAValue] = {}
+        for path, aliases in self.aliases.items():
+            for i, alias in enumerate(aliases):
+                if alias.is_exact and path in self.carried:
+                    init = self.at(path, self.inits)
+                    slots.append(((ALIAS, path, i), Known(isinstance(init, View) and init.same(alias.view))))
+                    found[path, i] = make(BOOL)
+        return found
+
+    def link_all(self, made: dict[Path, Storage], flags: dict[tuple[Path, int], SSAValue]) -> None:
+        for path, aliases in self.aliases.items():
+            for i, alias in enumerate(aliases):
+                if path not in made:
+                    continue
+                flag = flags.get((path, i))
+                self.e.link(made[path], alias.view.storage, flag, alias.view if flag is not None else None)
+        for a, b in self.peers:
+            if a in made and b in made:
+                self.e.link(made[a], made[b])
+
+    def assumed(self, value: Any, path: Path, make: Any, slots: Any, made: dict[Path, Storage]) -> Any:
+        """A value at the start of an iteration, or behind the loop."""
+        e = self.e
+        if path in self.carried:
+            new = make(self.carried[path])
+            slots.append((path, value))
+            if not isinstance(value, View):
+                if not isinstance(value, Uninitialized):
+                    return new
+                wrapped = e.wrapped(new, value.type)
+                if isinstance(wrapped, View):
+                    made[path] = wrapped.storage
+                return wrapped
+            made[path] = Storage(new, e.depth, location=e.t.location)
+            return View(made[path])
+        if isinstance(value, Tuple):
+            return Tuple(tuple(self.assumed(v, (*path, i), make, slots, made) for i, v in enumerate(value.items)))
+        if isinstance(value, List) and path in self.rebound:
+            items = tuple(self.assumed(v, (*path, i), make, slots, made) for i, v in enumerate(value.content))
+            return List(items, e.depth, element_type=value.element_type)
+        return value
+
+    def assumed_content(self, cell: Cell, make: Any, slots: Any, made: dict[Path, Storage]) -> Any:
+        if isinstance(cell, Storage):
+            return self.assumed(cell.content, (cell,), make, slots, made)
+        if isinstance(cell, List):
+            return tuple(self.assumed(v, (cell, i), make, slots, made) for i, v in enumerate(cell.content))
+        return tuple((k, self.assumed(v, (cell, k), make, slots, made)) for k, v in cell.content)
+
+    def compare_all(self, mark: int, nexts: Sequence[Any]) -> None:
+        """Find out what an iteration changed that was assumed to stay."""
+        e = self.e
+        self.holders: dict[Storage, Path] = {}
+        for i, now in enumerate(nexts):
+            self.compare(self.inits[i], now, (i,))
+        for owner, name, before in list(e.heap.changed(mark)):
+            if not isinstance(owner, Cell) or owner.depth >= e.depth:
+                if name == "steps":
+                    raise Unsupported("a tensor changes its shape in a loop")
+                continue
+            if name == "stale" and owner.stale is not None and owner not in self.stale:
+                self.stale[owner], self.grown = owner.stale, True
+            if name == "content":
+                self.written.setdefault(owner)
+                self.compare_content(owner, before, owner.content)
+
+    def compare_content(self, cell: Cell, before: Any, now: Any) -> None:
+        if isinstance(cell, Storage):
+            self.compare(before, now, (cell,))
+            return
+        if len(before) != len(now):
+            raise Unsupported(
+                f"a {type(cell).__name__.lower()} grows or shrinks in a loop whose trip count is not known"
+            )
+        for i, (a, b) in enumerate(zip(before, now, strict=True)):
+            if isinstance(cell, List):
+                self.compare(a, b, (cell, i))
+            elif a[0] == b[0]:
+                self.compare(a[1], b[1], (cell, a[0]))
+            else:
+                raise Unsupported("the keys of a dictionary change in a loop whose trip count is not known")
+
+    def compare(self, before: Any, now: Any, path: Path) -> None:
+        e = self.e
+        if path in self.carried:
+            self.widen(path, self.carried[path], now)
+            if isinstance(now, View):
+                self.alias(path, now)
+        elif before is now or (isinstance(before, Known) and before == now):
+            return
+        elif isinstance(before, View) and isinstance(now, View):
+            if before.same(now):
+                return
+            self.widen(path, e.view_type(before), now)
+            self.alias(path, before)
+            self.alias(path, now)
+        elif isinstance(before, Tuple) and isinstance(now, Tuple) and len(before.items) == len(now.items):
+            for i, (a, b) in enumerate(zip(before.items, now.items, strict=True)):
+                self.compare(a, b, (*path, i))
+        elif isinstance(before, List) and isinstance(now, List) and len(before.content) == len(now.content):
+            if path not in self.rebound:
+                self.rebound.add(path)
+                self.grown = True
+            for i, (a, b) in enumerate(zip(before.content, now.content, strict=True)):
+                self.compare(a, b, (*path, i))
+        else:
+            self.widen(path, self.type_of(before), now)
+
+    def widen(self, path: Path, have: Attribute | None, now: Any) -> None:
+        """A place changes from iteration to iteration; its type has to hold for all of them."""
+        new = self.type_of(now)
+        joined = have if new is None else new if have is None else join_types(have, new)
+        if joined is None:
+            return
+        if have is not None and isinstance(joined, OptionalType | UnionType) and joined != have:
+            raise Unsupported(f"a value of this loop is first a {have} and then a {new}")
+        if path not in self.carried or self.carried[path] != joined:
+            self.carried[path] = joined
+            self.grown = True
+
+    def type_of(self, value: Any) -> Attribute | None:
+        """The type of a value; None for one that nobody looks at."""
+        if isinstance(value, Uninitialized):
+            return None
+        if isinstance(value, View):
+            type_: Attribute = self.e.view_type(value)
+            return type_
+        if isinstance(value, Known | SSAValue):
+            return value.type
+        raise Unsupported(f"a {type(value).__name__.lower()} changes in a loop whose trip count is not known")
+
+    def alias(self, path: Path, view: View) -> None:
+        """Remember which tensors outside a changing one may be."""
+        storage = view.storage
+        if storage.depth < self.e.depth:
+            self.add_alias(path, view, is_outside(view, self.e.t.block))
+            return
+        for link in storage.links:
+            if link.other.depth < self.e.depth:
+                exact = link.condition is not None and link.view is not None and link.view.storage is link.other
+                view_of_other = link.view if exact and link.view is not None else View(link.other)
+                self.add_alias(
+                    path, view_of_other, exact and not view.steps and is_outside(view_of_other, self.e.t.block)
+                )
+        peer = self.holders.setdefault(storage, path)
+        if peer != path and (peer, path) not in self.peers:
+            self.peers.add((peer, path))
+            self.grown = True
+
+    def add_alias(self, path: Path, view: View, is_exact: bool) -> None:
+        known = self.aliases.setdefault(path, [])
+        if not is_exact:
+            if not any(a.view.storage is view.storage and not a.is_exact for a in known):
+                known.append(Alias(View(view.storage), False))
+                self.grown = True
+        elif not any(a.is_exact and a.view.same(view) for a in known):
+            known.append(Alias(View(view.storage, view.steps), True))
+            self.grown = True
+
+    def is_alias(self, now: Any, alias: Alias) -> Any:
+        """Whether a tensor at the end of an iteration is one outside."""
+        if not isinstance(now, View):
+            return Known(False)
+        if now.same(alias.view):
+            return Known(True)
+        if not now.steps:
+            for link in now.storage.links:
+                if link.condition is not None and link.view is not None and link.view.same(alias.view):
+                    return link.condition
+        return Known(False)
+
+    def at(self, path: Path, nexts: Sequence[Any]) -> Any:
+        """What is at a place at the end of an iteration."""
+        first, *rest = path
+        if first is ALIAS:
+            place, i = rest
+            return self.is_alias(self.at(place, nexts), self.aliases[place][i])
+        if isinstance(first, Storage):
+            return first.content
+        value: Any = first if isinstance(first, Cell) else nexts[first]
+        for key in rest:
+            if isinstance(value, Tuple):
+                value = value.items[key]
+            elif isinstance(value, List):
+                value = value.content[key]
+            else:
+                value = dict(value.content)[key]
+        return value
+
+    def finish(self, trip: Any, condition: Any, block: Block, slots: list[tuple[Path, Any]]) -> list[Any]:
+        e = self.e
+        types = [self.carried.get(path, BOOL) for path, _ in slots]
+        inits = [e.fit_or_placeholder(value, type_) for (_, value), type_ in zip(slots, types, strict=True)]
+        operands = [e.materialize(trip), e.materialize(condition), *inits]
+        if not types and has_no_effect(block):
+            return self.inits
+        new = e.t.emit(LoopOp, operands, types, regions=[Region(block)])
+        results = iter(new.results)
+        made: dict[Path, Storage] = {}
+
+        def make(_: Attribute) -> SSAValue:
+            return next(results)
+
+        finals = [self.assumed(v, (i,), make, [], made) for i, v in enumerate(self.inits)]
+        for cell in self.written:
+            e.heap.set(cell, "content", self.assumed_content(cell, make, [], made))
+        for cell, stale in self.stale.items():
+            e.heap.set(cell, "stale", stale)
+        self.link_all(made, self.flags(make, []))
+        return finals
