@@ -161,7 +161,7 @@ print([op.name for op in run_pipeline(module, names).walk()])
     assert "linalg.generic" in python(code)
 
 
-PUBLIC = ["CompileError", "Diagnostic", "Module", "OutputType", "compile", "fx", "load"]
+PUBLIC = ["CompileError", "Diagnostic", "Module", "OutputType", "compile", "fx", "load", "torchscript"]
 
 
 def test_public_names() -> None:

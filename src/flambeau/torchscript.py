@@ -59,13 +59,14 @@ def compile(
         script = script_module(model, example_args, use_tracing)
     examples = ExampleArgs.of(example_args) if example_args is not None else None
     bounds = examples.bounds if examples is not None else tuple(annotated_bounds(model) or ())
+    given = _defaults(script, bounds)
     with paused_gc():
         with stage(timings, "import"):
-            op, weights = import_script_module(script, bounds, function)
+            described = [b if not isinstance(b, Known) else None for b in given]
+            op, weights = import_script_module(script, described, function)
         module = Module(op, weights, {}, OutputType.RAW, timings)
         if output is not OutputType.RAW:
             in_spec = pytree.tree_structure((examples.values, {})) if examples is not None else None
-            given = _defaults(script, bounds)
             module = lower(lower_objects(module, {function: given}, {function: in_spec}, keep), output)
     if verify:
         module.verify()

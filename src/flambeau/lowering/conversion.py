@@ -30,6 +30,7 @@ from flambeau.dialects.torch.ops import (
     LiteralOp,
     LoopConditionOp,
     LoopOp,
+    RuntimeAssertOp,
     StaticInfoCastOp,
     SymbolicIntOp,
     TorchOp,
@@ -132,6 +133,7 @@ class Lowering(Conversion):
         b.outs = tuple(
             (t.shape, _dtype(t)) for r in op.results if isinstance(t := r.type, TensorType) and t.shape is not None
         )
+        b.message = op.properties["message"].data if isinstance(op, RuntimeAssertOp) else ""  # type: ignore[attr-defined]
         if len(op.results) == 1 and isinstance(op.results[0].type, ListType):
             b.out_length = next((len(u.operation.results) for u in op.results[0].uses), None)
         self.record(op, rule(b, *[self.values[v] for v in op.operands]))
@@ -173,8 +175,11 @@ class Lowering(Conversion):
         types = [v.type for v in start]
         before, after = Block(arg_types=types), Block(arg_types=types)
         with self._inside(before):
-            in_range = b.compare("slt", before.args[0], trip)
-            flag = b.value(arith.AndIOp, (self._flag(in_range), before.args[1]), i1)
+            flag: SSAValue = before.args[1]
+            # TorchScript gives a `while` the largest number there is as its trip count.
+            if not isinstance(trip, int) or trip < INT64_MAX:
+                in_range = b.compare("slt", before.args[0], trip)
+                flag = b.value(arith.AndIOp, (self._flag(in_range), flag), i1)
             b.emit(scf.ConditionOp, (flag, *before.args))
         with self._inside(after):
             again, *results = self._body(op, after.args[0], after.args[2:])

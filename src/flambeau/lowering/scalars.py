@@ -158,6 +158,54 @@ def not_(b: LoweringBuilder, x: Any) -> Any:
     return not x if is_known(x) else (~Element(b, x, dtypes.bool_)).value
 
 
+def _bool_rule(name: str, python: Callable[[Any, Any], Any]) -> None:
+    @rule(f"aten.{name}.bool")
+    def apply(b: LoweringBuilder, x: Any, y: Any) -> Any:
+        if is_known(x, y):
+            return bool(python(bool(x), bool(y)))
+        return python(_as_bool(b, x), _as_bool(b, y)).value
+
+
+def _as_bool(b: LoweringBuilder, value: Any) -> Element:
+    return Element(b, b.constant(value, dtypes.bool_) if is_known(value) else value, dtypes.bool_)
+
+
+for _name, _python in (
+    ("__and__", operator.and_), ("__or__", operator.or_), ("__xor__", operator.xor), ("eq", operator.eq),
+    ("ne", operator.ne),
+):  # fmt: skip
+    _bool_rule(_name, _python)
+
+
+@rule("aten.Bool.int", "aten.Bool.float")
+def to_bool(b: LoweringBuilder, x: Any) -> Any:
+    if is_known(x):
+        return bool(x)
+    return b.compare("ne", x, 0) if x.type == INDEX else (as_float(b, x) != as_float(b, 0.0)).value
+
+
+def _unary_float(name: str, python: Callable[[Any], Any], method: str) -> None:
+    @rule(f"aten.{name}.int", f"aten.{name}.float")
+    def apply(b: LoweringBuilder, x: Any) -> Any:
+        return python(x) if is_known(x) else getattr(as_float(b, x), method)().value
+
+
+for _name, _unary in (("sqrt", pymath.sqrt), ("exp", pymath.exp), ("log", pymath.log)):
+    _unary_float(_name, _unary, _name)
+
+
+@rule("prim.abs.Scalar", "prim.abs.int", "prim.abs.float")
+def absolute(b: LoweringBuilder, x: Any) -> Any:
+    if is_known(x):
+        return abs(x)
+    return b.maximum(x, b.sub(0, x)) if x.type == INDEX else abs(as_float(b, x)).value
+
+
+@rule("runtime.assert")
+def runtime_assert(b: LoweringBuilder, condition: Any) -> None:
+    b.guard(condition, b.message or "an assertion of the program does not hold")
+
+
 @rule("aten._assert_scalar")
 def assert_scalar(b: LoweringBuilder, condition: Any, message: str) -> None:
     b.guard(condition if isinstance(condition, (bool, SSAValue)) else bool(condition), message)

@@ -40,6 +40,7 @@ from flambeau.dialects.torch.ops import (
 from flambeau.dialects.torch.schema import Argument, Schema
 from flambeau.dialects.torch.types import TensorType, is_subtype
 from flambeau.ir.builder import OpBuilder, erase
+from flambeau.passes.evaluate.tensors import updates_statistics
 from flambeau.passes.inline import copy_op
 from flambeau.passes.symbol_dce import callee_name, drop_initial_values, find_initializer, functions_of, is_public
 
@@ -265,6 +266,8 @@ def _add(op: Operation, flow: _Flow, functions: Mapping[str, func.FuncOp]) -> No
 
 
 def _add_registry_op(op: TorchOp, schema: Schema, flow: _Flow) -> None:
+    if updates_statistics(op):
+        flow.written.update(op.operands[3:5])
     known = not schema.is_vararg and len(op.operands) == len(schema.arguments)
     arguments = schema.arguments if known else (None,) * len(op.operands)
     containers: list[SSAValue] = []

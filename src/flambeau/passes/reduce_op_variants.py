@@ -19,10 +19,16 @@ from flambeau.dialects.torch.ops import (
 )
 from flambeau.dialects.torch.types import DictType, ListType, NonValueTensorType, to_non_value, to_value
 from flambeau.ir.builder import erase
-from flambeau.passes.evaluate.tensors import METADATA_WRITES
+from flambeau.passes.evaluate.tensors import METADATA_WRITES, updates_statistics
 
 # In-place ops whose value form is not their name without the underscore.
 _RENAMED = {"aten.zero_": "aten.zeros_like"}
+
+
+# Ops on tensor objects rather than on what they hold.
+_ON_OBJECTS = frozenset(
+    {*METADATA_WRITES, "aten.__is__", "aten.__isnot__", "prim.TupleIndex", "prim.TupleUnpack", "prim.unchecked_cast"}
+)
 
 
 def reduce_op_variants(module: ModuleOp) -> ModuleOp:
@@ -70,7 +76,7 @@ def _reduce(op: TorchOp, emitter: TorchEmitter, problems: list[Diagnostic]) -> N
     schema = op.schema
     assert schema is not None
     emitter.before, emitter.location = op, op.location
-    if schema.name in METADATA_WRITES or _writes_a_container(op):
+    if schema.name in _ON_OBJECTS or _writes_a_container(op) or updates_statistics(op):
         # Value semantics needs to see these as they are.
         return
     if schema.is_inplace_variant:

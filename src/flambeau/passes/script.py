@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import DictionaryAttr, ModuleOp
 from xdsl.ir import Attribute, Block, SSAValue
 
 from flambeau.diagnostics import CompileError, Unsupported, diagnostic_for
-from flambeau.dialects.torch.constants import LiteralOp
+from flambeau.dialects.torch.constants import LiteralOp, ValueTensorLiteralOp
 from flambeau.dialects.torch.global_slots import (
     GlobalSlotGetOp,
     GlobalSlotModuleInitializerOp,
@@ -163,7 +163,26 @@ class ScriptBorder(Border):
             if now is not view or view.storage.content is not before:
                 flat.append(e.cast(e.read(now), leaf.type))
                 self.mutations.append((len(flat) - 1, index))
+        self.drop_unwritten(e)
         return flat
+
+    def drop_unwritten(self, e: Evaluator) -> None:
+        """State that no path writes is no argument, but a constant."""
+        written = {argument for _, argument in self.mutations}
+        kept: list[Leaf] = []
+        moved: dict[int, int] = {}
+        for i, leaf in enumerate(list(self.leaves)):
+            argument = e.entry.args[len(kept)]
+            if leaf.state is None or i in written:
+                moved[i] = len(kept)
+                kept.append(leaf)
+                continue
+            literal = ValueTensorLiteralOp.create(result_types=(leaf.type,), properties={"value": leaf.state.value})
+            e.t.insert_first(literal)
+            argument.replace_all_uses_with(literal.results[0])
+            e.entry.erase_arg(argument)
+        self.leaves = kept
+        self.mutations = [(result, moved[argument]) for result, argument in self.mutations]
 
     def taken(self, e: Evaluator, value: Any, flat: list[SSAValue]) -> Any:
         """A returned value as Python containers of `Result`."""

@@ -62,7 +62,8 @@ def trace(node: Node, decomposition: Callable[..., Any]) -> tuple[GraphModule, l
         return tuple(result) if isinstance(result, tuple) else result
 
     try:
-        with torch.no_grad(), mode:
+        # Without mkldnn, recurrent layers decompose to ATen ops and not to kernels of one CPU library.
+        with torch.no_grad(), torch.backends.mkldnn.flags(enabled=False), mode:
             traced = make_fx(body, tracing_mode="real", _allow_non_fake_inputs=True)(*metas)
     except Exception:
         # Some decompositions look at values, which fake tensors do not have. The op stays whole, and whoever

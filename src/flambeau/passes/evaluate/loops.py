@@ -1,4 +1,4 @@
-"""Loops under evaluation: unrolled where that is possible and worth it, else repeated until what they carry is stable."""
+"""Loops under evaluation: unrolled where possible and worth it, else repeated until what they carry is stable."""
 
 from __future__ import annotations
 

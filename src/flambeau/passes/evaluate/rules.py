@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute, Operation, SSAValue
 
+from flambeau.dialects.torch import registry
 from flambeau.dialects.torch.emitter import Device
 from flambeau.dialects.torch.types import (
     INT,
@@ -456,6 +457,9 @@ def is_(e: Evaluator, op: Operation, a: Any, b: Any) -> Any:
         return Known(is_none(a))
     if a == Known(None):
         return Known(is_none(b))
+    if isinstance(a, View | Cell) and isinstance(b, View | Cell):
+        # Each stands for one object of the program.
+        return Known(a is b)
     raise NotKnown
 
 
@@ -517,6 +521,35 @@ def size(e: Evaluator, op: Operation, value: Any) -> Any:
         whole = whole or e.materialize(value)
         sizes.append(e.t.op("aten.size.int", (whole, e.t.constant(i)), (INT,))[0])
     return new_list(e, sizes, op.results[0].type)
+
+
+# --- Ops that do more or less than their schema says ---
+
+
+@rule("aten.dropout", "aten.alpha_dropout", "aten.feature_dropout", "aten.feature_alpha_dropout")
+def dropout(e: Evaluator, op: Operation, value: Any, p: Any, train: Any) -> Any:
+    """Out of training, the argument itself."""
+    if train != Known(False) or not e.features.fold:
+        raise NotKnown
+    return value
+
+
+@rule("aten.batch_norm")
+def batch_norm(e: Evaluator, op: Operation, x: Any, weight: Any, bias: Any, mean: Any, var: Any, *rest: Any) -> Any:
+    """In training, the running statistics are written."""
+    if rest[0] != Known(True) or not isinstance(mean, View) or not isinstance(var, View):
+        raise NotKnown
+    statistics = [e.view_type(mean), e.view_type(var)]
+    schema = registry.schema("aten._native_batch_norm_legit_functional")
+    args = [x, weight, bias, mean, var, *rest[:3]]
+    assert schema is not None
+    answers = e.inferred(schema, args) if e.features.infer else None
+    type_ = e.tensor_type(op.results[0].type, answers[0] if answers is not None else None)
+    operands = [e.materialize(a) for a in args]
+    new = e.t.op(schema.name, operands, [type_, statistics[0], statistics[0], *statistics])
+    e.write(mean, new[3])
+    e.write(var, new[4])
+    return e.wrapped(new[0], op.results[0].type)
 
 
 # --- What only the host sees ---

@@ -9,7 +9,7 @@ from xdsl.ir import Attribute, Block, SSAValue
 
 from flambeau.diagnostics import Unsupported
 from flambeau.dialects.torch import registry
-from flambeau.dialects.torch.constants import LiteralOp
+from flambeau.dialects.torch.constants import ConstantOp, LiteralOp
 from flambeau.dialects.torch.ops import (
     CopyToNonValueTensorOp,
     CopyToValueTensorOp,
@@ -298,3 +298,11 @@ def _place(location: Attribute) -> str:
     if frame is None:
         return "a value without a source line"
     return f"`{frame.source}` ({frame})" if frame.source else str(frame)
+
+
+def updates_statistics(op: TorchOp) -> bool:
+    """Whether this is a norm that may write its running statistics: PyTorch's schema does not say that it does."""
+    if op.overload != "aten.batch_norm" or len(op.operands) != 9:
+        return False
+    training = op.operands[5].owner
+    return not (isinstance(training, ConstantOp) and training.python_value is False)
