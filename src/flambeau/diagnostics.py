@@ -126,10 +126,12 @@ def _group_text(group: Sequence[Diagnostic]) -> str:
 class Unsupported(Exception):
     """Raised by a rule for a case that it does not cover; the text says which case."""
 
-    def __init__(self, reason: str, hint: str = "") -> None:
+    def __init__(self, reason: str, hint: str = "", location: Attribute = UNKNOWN) -> None:
         super().__init__(reason)
         self.reason = reason
         self.hint = hint
+        self.location = location
+        """Where the trouble is, for an op that does not know its own place."""
 
 
 def diagnostic_for(op: Operation, stage: str, reason: str, hint: str = "") -> Diagnostic:

@@ -554,7 +554,7 @@ class Generator:
             source = self.pick([self.scalar(), self.source(target)])
             operator = self.pick(["=", "=", "+=", "-=", "*="])
             if base.meta.dtype is LONG:
-                source = str(self.number(-2, 2))
+                source = self.pick([str(self.number(-2, 2)), self.integer()[0]])
             if operator == "*=":
                 source = "0.5" if base.meta.dtype is FLOAT else "-1"
             return f"{text}{suffix} {operator} {source}"
@@ -600,7 +600,8 @@ class Generator:
         """A tensor that changes its own shape."""
         text, value = self.viewed(self.view(*self.atom()), 30)
         name = self.name("v")
-        self.emit(f"{name} = {text}")
+        # Some views of a tensor are that tensor, which others may know too.
+        self.emit(f"{name} = {text}[None].squeeze(0)")
         dims = value.meta.dim()
         options = [f".unsqueeze_({self.number(0, dims)})"]
         if dims == 2:

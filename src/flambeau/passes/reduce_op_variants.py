@@ -27,7 +27,15 @@ _RENAMED = {"aten.zero_": "aten.zeros_like"}
 
 # Ops on tensor objects rather than on what they hold.
 _ON_OBJECTS = frozenset(
-    {*METADATA_WRITES, "aten.__is__", "aten.__isnot__", "prim.TupleIndex", "prim.TupleUnpack", "prim.unchecked_cast"}
+    {
+        *METADATA_WRITES,
+        "aten.__is__",
+        "aten.__isnot__",
+        "prim.TupleIndex",
+        "prim.TupleUnpack",
+        "prim.unchecked_cast",
+        "aten.requires_grad_",
+    }
 )
 
 

@@ -67,6 +67,8 @@ class Result:
 class ScriptBorder(Border):
     """Takes the containers at a function's border apart, and makes writes that the caller sees results."""
 
+    owns_slots = True
+
     bounds: Sequence[Any] = ()
     """For each argument a type, or a list, tuple or dictionary of bounds; None to take the type in the program."""
     slots: dict[str, LiteralOp] = field(default_factory=dict)
@@ -156,6 +158,10 @@ class ScriptBorder(Border):
         for index, view, before in self.views:
             leaf = self.leaves[index]
             now: Any = view
+            if view.steps:
+                raise Unsupported(
+                    f"the program changes the shape of {leaf.name!r} in place, which the caller would see"
+                )
             if leaf.state is not None:
                 (now,) = self.state[leaf.name].content
             if not isinstance(now, View):

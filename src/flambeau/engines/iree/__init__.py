@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from flambeau.engines.errors import EngineError
@@ -30,12 +31,15 @@ class IreeEngine:
         try:
             from flambeau.engines.iree.compiler import compile_mlir
             from flambeau.engines.iree.executable import IreeExecutable
+            from flambeau.engines.iree.loops import has_loops_on_tensors, loops_to_branches
         except ImportError as error:
             raise EngineError(
                 f"the engine 'iree' needs `pip install iree-base-compiler iree-base-runtime`: {error}"
             ) from error
 
         start = time.perf_counter()
+        if has_loops_on_tensors(module.op):
+            module = replace(module, op=loops_to_branches(module.op))
         source = module.engine_text()
         printed = time.perf_counter()
         artefact = compile_mlir(source, profile=profile, use_cache=cache)

@@ -15,7 +15,7 @@ from iree.compiler.api import Output, Session, Source, ctypes_dl
 
 from flambeau.engines.cache import ArtefactCache, cache_directory, cache_enabled, cache_key
 from flambeau.engines.errors import EngineError, InvalidProgram
-from flambeau.engines.iree.flags import FALLBACK, LOOPS_AS_BRANCHES, host_cpu, profile_flags
+from flambeau.engines.iree.flags import FALLBACK, host_cpu, profile_flags
 
 _SEVERITIES = ("note", "warning", "error", "remark")
 _SHOWN_CHARACTERS = 2000
@@ -39,8 +39,6 @@ def compile_mlir(
 ) -> Artefact:
     """Compile MLIR (text or bytecode) for the CPU of this machine."""
     start = time.perf_counter()
-    if b"scf.while" in source:
-        extra_flags = (*extra_flags, LOOPS_AS_BRANCHES)
     flags = (*profile_flags(profile, dynamic=b"tensor<?" in source or b"x?x" in source), *extra_flags)
     store = ArtefactCache(cache_directory() / "iree") if use_cache and cache_enabled() else None
     # "host" in the flags stands for a CPU that only the key can tell: home folders are shared between machines.

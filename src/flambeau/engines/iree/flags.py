@@ -41,10 +41,6 @@ _TILING_OF_DYNAMIC_SHAPES = "--iree-global-opt-data-tiling"
 """The faster of the two paths fuses a softmax with the packing of its result wrongly when the batch is dynamic."""
 
 
-LOOPS_AS_BRANCHES = "--iree-preprocessing-pass-pipeline=builtin.module(util.func(convert-scf-to-cf))"
-"""IREE 3.13 dies of `scf.while` on tensors; as branches between blocks, the same loops work."""
-
-
 def profile_flags(profile: str, dynamic: bool = False) -> tuple[str, ...]:
     """All flags of a profile: `model` for speed, `quick` for short compile times, `host` for neither.
 

@@ -17,9 +17,9 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from flambeau.diagnostics import CompileError
 from flambeau.dialects.torch.emitter import TorchEmitter
-from flambeau.dialects.torch.ops import BindSymbolicShapeOp, ListUnpackOp, SymbolicIntOp, TorchOp
+from flambeau.dialects.torch.ops import BindSymbolicShapeOp, CopyToValueTensorOp, ListUnpackOp, SymbolicIntOp, TorchOp
 from flambeau.dialects.torch.schema import Schema, SchemaType
-from flambeau.dialects.torch.types import ListType, TensorType
+from flambeau.dialects.torch.types import ListType, NonValueTensorType, TensorType, to_value
 from flambeau.frontends.fx.importer import GraphImporter
 from flambeau.infer.builder import python_value
 from flambeau.infer.rules import Meta, Unknown
@@ -209,5 +209,7 @@ def _splice(op: TorchOp, block: Block, new: Sequence[Any]) -> None:
                 listed = emitter.list(value, old.type.element_type)  # type: ignore[attr-defined]
                 old.replace_all_uses_with(listed)
         else:
+            if isinstance(value.type, NonValueTensorType):
+                value = emitter.value(CopyToValueTensorOp, (value,), to_value(value.type))
             old.replace_all_uses_with(value)
     erase(op)

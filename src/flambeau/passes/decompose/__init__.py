@@ -14,7 +14,7 @@ from flambeau.ir.builder import erase
 from flambeau.ir.conversion import Conversion, RuleTable
 from flambeau.passes.decompose.rules import DECOMPOSITIONS
 
-FAMILIES = ("pointwise", "reduce", "loss", "view")
+FAMILIES = ("pointwise", "reduce", "loss", "sort", "view")
 
 
 def decompositions() -> RuleTable:

@@ -25,7 +25,7 @@ from flambeau.dialects.torch.types import (
     TensorType,
     intern,
 )
-from flambeau.passes.evaluate.joins import has_no_effect, is_outside, join_types, same_steps
+from flambeau.passes.evaluate.joins import has_no_effect, is_outside, join_types, like, same_steps
 from flambeau.passes.evaluate.rules import Raised
 from flambeau.passes.evaluate.values import (
     SERIAL,
@@ -186,7 +186,7 @@ class Branches:
         """What is known of a value that is one or the other."""
         if a is b or (isinstance(a, Known) and a == b):
             return a
-        a, b = _like(a, b), _like(b, a)
+        a, b = like(a, b), like(b, a)
         if isinstance(a, View) and isinstance(b, View):
             if a.same(b):
                 return a
@@ -358,14 +358,3 @@ def _joined(a: SSAValue | Uninitialized, b: SSAValue | Uninitialized) -> Attribu
     if isinstance(a, Uninitialized) or isinstance(b, Uninitialized):
         return b.type if isinstance(a, Uninitialized) else a.type
     return join_types(a.type, b.type)
-
-
-def _like(value: Any, other: Any) -> Any:
-    """A value that nobody looks at, in the form of the one that it stands for."""
-    if not isinstance(value, Uninitialized):
-        return value
-    if isinstance(other, Tuple):
-        return Tuple((value,) * len(other.items))
-    if isinstance(other, List):
-        return List((value,) * len(other.content), other.depth, element_type=other.element_type)
-    return value

@@ -16,13 +16,13 @@ both.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
 from xdsl.dialects import func
 from xdsl.dialects.builtin import FunctionType, ModuleOp
-from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.ir import Attribute, Block, Operation, SSAValue, Use
 
 from flambeau.diagnostics import CompileError, Diagnostic, Unsupported, diagnostic_for
 from flambeau.dialects.torch.constants import ConstantOp, LiteralOp
@@ -36,9 +36,11 @@ from flambeau.dialects.torch.ops import (
     DictConstructOp,
     ListConstructOp,
     ListUnpackOp,
+    OverwriteTensorContentsOp,
     StaticInfoCastOp,
     TorchOp,
     TupleConstructOp,
+    TupleUnpackOp,
     UninitializedOp,
     create_op,
 )
@@ -54,6 +56,7 @@ from flambeau.dialects.torch.types import (
     TupleType,
     VTensorType,
     intern,
+    is_subtype,
     list_of,
     to_value,
     tuple_of,
@@ -61,6 +64,7 @@ from flambeau.dialects.torch.types import (
 from flambeau.infer.builder import NUMBERS
 from flambeau.infer.builder import rules as infer_rules
 from flambeau.infer.rules import InferenceError, Meta, Unknown
+from flambeau.ir.locations import UNKNOWN
 from flambeau.passes.evaluate.branches import Branches
 from flambeau.passes.evaluate.loops import Loops
 from flambeau.passes.evaluate.rules import RULES, NotKnown, Raised
@@ -97,8 +101,15 @@ class Features:
 EVERYTHING = Features(infer=True, fold=True, containers=True, tensors=True)
 
 
+class Stopped(Exception):
+    """A problem that makes the rest of the walk meaningless; it has been recorded."""
+
+
 class Border:
     """How a function's arguments and results look to the evaluator: as they were."""
+
+    owns_slots = False
+    """Whether the border keeps account of what is in the global slots."""
 
     def arguments(self, e: Evaluator, old: Block) -> None:
         """Give the new function its arguments."""
@@ -127,6 +138,10 @@ class Evaluator(Tensors, Branches, Loops):
         self.problems: dict[Operation, Diagnostic] = {}
         self.slots: dict[str, List] = {}
         """What is in the global slots that the border knows: lists of one element."""
+        self.opaque: set[SSAValue] = set()
+        """Lists that are not followed and may be written."""
+        self.part_types: dict[SSAValue, list[Attribute]] = {}
+        """The types of the elements of lists that are not followed."""
         self.dense: set[SSAValue] = set()
         """Values that PyTorch would hold contiguously in memory."""
         self.depth = 0
@@ -155,6 +170,8 @@ class Evaluator(Tensors, Branches, Loops):
         self.border.arguments(self, old)
         try:
             self.walk(old)
+        except Stopped:
+            return
         except Raised as raised:
             self.problems[raised.op] = diagnostic_for(
                 raised.op, self.stage, f"the program always raises: {raised.message}"
@@ -193,7 +210,13 @@ class Evaluator(Tensors, Branches, Loops):
             where = e.__dict__.setdefault("op", op)
             if self.attempts:
                 raise
-            self.problems.setdefault(op, diagnostic_for(where, self.stage, e.reason, e.hint))
+            problem = diagnostic_for(where, self.stage, e.reason, e.hint)
+            if problem.location is UNKNOWN:
+                problem = replace(problem, location=e.location)
+            self.problems.setdefault(op, problem)
+            if op.regions:
+                # What is on the heap is not known any more: further problems would only be consequences.
+                raise Stopped from e
             for result in op.results:
                 value = self.t.value(UninitializedOp, (), to_value(result.type))
                 self.values[result] = self.wrapped(value, result.type)
@@ -208,8 +231,22 @@ class Evaluator(Tensors, Branches, Loops):
             self.loop(op)
         elif not isinstance(op, TorchOp):
             self.emit_again(op)
+        elif isinstance(op, StaticInfoCastOp) and self.features.infer and self.keeps_better_type(op):
+            return
         elif not self.by_rule(op) and not (self.features.tensors and self.on_tensors(op)):
             self.default(op)
+
+    def keeps_better_type(self, op: StaticInfoCastOp) -> bool:
+        """Evaluate a cast that says nothing new; False for one that does."""
+        value = self.values[op.operands[0]]
+        have = self.view_type(value) if isinstance(value, View) else getattr(value, "type", None)
+        want = op.results[0].type
+        if isinstance(value, View):
+            want = to_value(want)
+        if have is None or not is_subtype(have, want):
+            return False
+        self.values[op.results[0]] = value
+        return True
 
     def by_rule(self, op: TorchOp) -> bool:
         """Evaluate an op on containers and the like; False where it has to stay an op."""
@@ -235,7 +272,9 @@ class Evaluator(Tensors, Branches, Loops):
     def default(self, op: TorchOp) -> None:
         """Infer what an op gives; what is known is a value, for the rest the op stays."""
         schema = op.schema
-        if schema is None or isinstance(op, LiteralOp | ListConstructOp | TupleConstructOp):
+        if schema is None or isinstance(
+            op, LiteralOp | ListConstructOp | TupleConstructOp | TupleUnpackOp | ListUnpackOp
+        ):
             self.emit_again(op)
             return
         if schema.is_mutable and self.features.tensors:
@@ -263,7 +302,7 @@ class Evaluator(Tensors, Branches, Loops):
 
     def taken_apart(self, old: SSAValue, result: SSAValue, answers: Sequence[Any] | None) -> Any:
         """The result of an op as a value; a list of tensors whose length is known becomes a list of values."""
-        if not isinstance(old.type, ListType) or not self.features.containers:
+        if not isinstance(old.type, ListType):
             return self.wrapped(result, old.type)
         element = old.type.element_type
         parts: list[Attribute] | None = None
@@ -274,6 +313,9 @@ class Evaluator(Tensors, Branches, Loops):
             if unpack is not None:
                 parts = [to_value(r.type) if self.features.tensors else r.type for r in unpack.results]
         if parts is None or not isinstance(element, TensorType):
+            return result
+        if not self.features.containers:
+            self.part_types[result] = parts
             return result
         unpacked = self.t.emit(ListUnpackOp, (result,), parts)
         return List(tuple(self.wrapped(r, element) for r in unpacked.results), self.depth, element_type=element)
@@ -289,15 +331,23 @@ class Evaluator(Tensors, Branches, Loops):
         """Emit an op as it was, on the new operands."""
         if op.regions:
             raise Unsupported(f"{op.name} has regions that are not followed")
-        operands = [self.fit(self.values[o], o.type) for o in op.operands]
         types = [r.type for r in op.results]
-        if isinstance(op, ListConstructOp | TupleConstructOp):
+        if isinstance(op, TupleConstructOp | TupleUnpackOp | ListUnpackOp):
             # Without the rules for containers, the elements may still have better types.
             operands = [self.materialize(self.values[o]) for o in op.operands]
-            if isinstance(op, TupleConstructOp):
-                types = [tuple_of([o.type for o in operands])]
-            else:
-                operands = [self.fit(self.values[o], op.results[0].type.element_type) for o in op.operands]  # type: ignore[attr-defined]
+            types = self.types_in_container(op, operands) or types
+        elif isinstance(op, CopyToValueTensorOp | CopyToNonValueTensorOp):
+            operands = [self.materialize(self.values[o]) for o in op.operands]
+            types = [intern(type(types[0]), operands[0].type.data)]  # type: ignore[attr-defined]
+        elif isinstance(op, OverwriteTensorContentsOp):
+            written = self.materialize(self.values[op.operands[1]])
+            operands = [self.fit(self.values[op.operands[0]], to_value(written.type)), written]
+        elif isinstance(op, ListConstructOp):
+            element = op.results[0].type.element_type  # type: ignore[attr-defined]
+            operands = [self.materialize(self.values[o]) for o in op.operands]
+            operands = [o if is_subtype(o.type, element) else self.cast(o, element) for o in operands]
+        else:
+            operands = [self.fit(self.values[o], o.type) for o in op.operands]
         new = type(op).create(
             operands=operands,
             result_types=types,
@@ -307,12 +357,23 @@ class Evaluator(Tensors, Branches, Loops):
             location=op.location,
         )
         self.t.insert(new)
+        if isinstance(op, ListConstructOp) and not all(_only_reads(use) for use in op.results[0].uses):
+            self.opaque.add(new.results[0])
         for old, result in zip(op.results, new.results, strict=True):
             result.name_hint = old.name_hint
             value: SSAValue = result
             if self.features.tensors and isinstance(old.type, NonValueTensorType):
                 value = self.t.value(CopyToValueTensorOp, (result,), to_value(old.type))
             self.values[old] = self.wrapped(value, old.type)
+
+    def types_in_container(self, op: Operation, operands: Sequence[SSAValue]) -> list[Attribute] | None:
+        """The result types of an op that packs or unpacks; None where nothing better is known."""
+        if isinstance(op, TupleConstructOp):
+            return [tuple_of([o.type for o in operands])]
+        if isinstance(op, TupleUnpackOp):
+            type_ = operands[0].type
+            return list(type_.data) if isinstance(type_, TupleType) else None
+        return self.part_types.get(operands[0])
 
     # --- Types ---
 
@@ -329,7 +390,7 @@ class Evaluator(Tensors, Branches, Loops):
             owner = value.owner
             if isinstance(owner, ConstantOp):
                 return owner.python_value
-            if isinstance(owner, ListConstructOp):
+            if isinstance(owner, ListConstructOp) and value not in self.opaque:
                 return [self.meta(v) for v in owner.operands]
             return self._meta_of_type(value.type)
         raise NotKnown
@@ -378,7 +439,9 @@ class Evaluator(Tensors, Branches, Loops):
         types: list[Attribute] = []
         for i, result in enumerate(op.results):
             answer = answers[i] if answers is not None else None
-            if isinstance(result.type, TensorType):
+            if op.overload == "prim.TupleIndex" and (element := self.element_of_tuple(op)) is not None:
+                types.append(element)
+            elif isinstance(result.type, TensorType):
                 types.append(self.tensor_type(result.type, answer))
             elif isinstance(result.type, ListType) and isinstance(result.type.element_type, TensorType):
                 element = to_value(result.type.element_type) if self.features.tensors else result.type.element_type
@@ -388,6 +451,12 @@ class Evaluator(Tensors, Branches, Loops):
             else:
                 types.append(to_value(result.type) if self.features.tensors else result.type)
         return types
+
+    def element_of_tuple(self, op: TorchOp) -> Attribute | None:
+        value, index = (self.values[o] for o in op.operands)
+        if isinstance(value, SSAValue) and isinstance(value.type, TupleType) and isinstance(index, Known):
+            return value.type.data[index.value]
+        return None
 
     # --- From values to SSA ---
 
@@ -464,6 +533,7 @@ class Evaluator(Tensors, Branches, Loops):
         return self.t.value(DerefineOp, (value,), type_)
 
 
+_STRUCTURAL = (LiteralOp, ListConstructOp, ListUnpackOp, TupleConstructOp, TupleUnpackOp)
 _DENSE_FAMILIES = ("pointwise", "reduce", "create", "matmul", "conv", "normalization", "pool", "pad", "scatter")
 
 
@@ -478,6 +548,14 @@ def _is_dense(name: str) -> bool:
 def _mutable(type_: Attribute) -> Attribute:
     assert isinstance(type_, TensorType)
     return intern(NonValueTensorType, type_.data)
+
+
+def _only_reads(use: Use) -> bool:
+    """Whether an op only looks at a list that it takes."""
+    schema = getattr(use.operation, "schema", None)
+    if schema is None or use.index >= len(schema.arguments):
+        return False
+    return schema.arguments[use.index].alias is None
 
 
 def _is_open(answer: Any) -> bool:

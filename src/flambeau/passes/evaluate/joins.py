@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from xdsl.ir import Attribute, Block, SSAValue
 from xdsl.traits import is_side_effect_free
@@ -20,7 +21,7 @@ from flambeau.dialects.torch.types import (
     is_subtype,
     optional_of,
 )
-from flambeau.passes.evaluate.values import Step, View
+from flambeau.passes.evaluate.values import List, Step, Tuple, Uninitialized, View
 
 
 def join_types(a: Attribute, b: Attribute) -> Attribute:
@@ -72,3 +73,14 @@ def is_outside(view: View, block: Block) -> bool:
 def has_no_effect(block: Block) -> bool:
     """Whether nothing but the results of a block matters."""
     return all(is_side_effect_free(op) or op is block.last_op for op in block.ops)
+
+
+def like(value: Any, other: Any) -> Any:
+    """A value that nobody looks at, in the form of the one that it stands for."""
+    if not isinstance(value, Uninitialized):
+        return value
+    if isinstance(other, Tuple):
+        return Tuple((value,) * len(other.items))
+    if isinstance(other, List):
+        return List((value,) * len(other.content), other.depth, element_type=other.element_type)
+    return value

@@ -11,9 +11,9 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from flambeau.diagnostics import Diagnostic, Unsupported
 from flambeau.dialects.torch.control_flow import LoopConditionOp, LoopOp
 from flambeau.dialects.torch.types import BOOL, INT, OptionalType, UnionType
-from flambeau.passes.evaluate.joins import has_no_effect, is_outside, join_types
+from flambeau.passes.evaluate.joins import has_no_effect, is_outside, join_types, like
 from flambeau.passes.evaluate.rules import Raised
-from flambeau.passes.evaluate.values import Cell, Heap, Known, List, Stale, Storage, Tuple, Uninitialized, View
+from flambeau.passes.evaluate.values import SERIAL, Cell, Heap, Known, List, Stale, Storage, Tuple, Uninitialized, View
 
 if TYPE_CHECKING:
     from flambeau.dialects.torch.emitter import TorchEmitter
@@ -121,6 +121,8 @@ class Loop:
     peers: set[tuple[Path, Path]] = field(default_factory=set)
     """Pairs of tensors that change and may be one."""
     grown: bool = False
+    start: int = field(default_factory=SERIAL.__next__)
+    """Whatever was born later was made inside the loop."""
 
     def emit(self, trip: Any, condition: Any) -> list[Any]:
         """Emit the loop; gives its results."""
@@ -220,10 +222,13 @@ class Loop:
         e = self.e
         self.holders: dict[Storage, Path] = {}
         for i, now in enumerate(nexts):
-            self.compare(self.inits[i], now, (i,))
+            init = like(self.inits[i], now)
+            if init is not self.inits[i]:
+                self.inits[i], self.grown = init, True
+            self.compare(init, like(now, init), (i,))
         for owner, name, before in list(e.heap.changed(mark)):
             if not isinstance(owner, Cell) or owner.depth >= e.depth:
-                if name == "steps":
+                if name == "steps" and owner.born < self.start:
                     raise Unsupported("a tensor changes its shape in a loop")
                 continue
             if name == "stale" and owner.stale is not None and owner not in self.stale:

@@ -14,15 +14,19 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from flambeau.dialects.torch import registry
 from flambeau.dialects.torch.emitter import Device
+from flambeau.dialects.torch.global_slots import GlobalSlotGetOp
+from flambeau.dialects.torch.ops import CopyToValueTensorOp
 from flambeau.dialects.torch.types import (
     INT,
     NONE,
     ListType,
+    NonValueTensorType,
     OptionalType,
     TensorType,
+    to_value,
 )
 from flambeau.ir.conversion import RuleTable
-from flambeau.passes.evaluate.values import Cell, Dict, Known, List, Object, Tuple, Uninitialized, View
+from flambeau.passes.evaluate.values import Cell, Dict, Known, List, Object, Storage, Tuple, Uninitialized, View
 
 if TYPE_CHECKING:
     from flambeau.passes.evaluate.evaluator import Evaluator
@@ -424,7 +428,15 @@ def set_attr(e: Evaluator, op: Any, value: Any, new: Any) -> Any:
 @rule("global_slot.get")
 def slot_get(e: Evaluator, op: Any) -> Any:
     if op.slot_name not in e.slots:
-        raise NotKnown
+        if not e.features.tensors or not isinstance(op.results[0].type, NonValueTensorType):
+            raise NotKnown
+        # Others see what is written to it, as with a tensor that the caller passed.
+        outer = GlobalSlotGetOp.build(op.slot_name, op.results[0].type)
+        content = CopyToValueTensorOp.create(operands=outer.results, result_types=(to_value(op.results[0].type),))
+        e.t.insert_first(outer)
+        e.t.insert_first(content)
+        storage = Storage(content.results[0], 0, argument=outer.results[0], is_contiguous=True, location=op.location)
+        e.slots[op.slot_name] = List((View(storage),), 0)
     return e.slots[op.slot_name].content[0]
 
 
@@ -433,6 +445,8 @@ def slot_set(e: Evaluator, op: Any, new: Any) -> Any:
     if op.slot_name not in e.slots:
         raise NotKnown
     e.set_content(e.slots[op.slot_name], (new,))
+    if not e.border.owns_slots:
+        e.emit_again(op)
     return None
 
 
@@ -531,6 +545,11 @@ def dropout(e: Evaluator, op: Operation, value: Any, p: Any, train: Any) -> Any:
     """Out of training, the argument itself."""
     if train != Known(False) or not e.features.fold:
         raise NotKnown
+    return value
+
+
+@rule("aten.requires_grad_")
+def requires_grad(e: Evaluator, op: Operation, value: Any, flag: Any) -> Any:
     return value
 
 

@@ -21,7 +21,7 @@ from flambeau.dialects.torch.ops import (
     ValueTensorLiteralOp,
 )
 from flambeau.dialects.torch.schema import Schema
-from flambeau.dialects.torch.types import ListType, NonValueTensorType, TensorType, to_value
+from flambeau.dialects.torch.types import INT, ListType, NonValueTensorType, TensorType, to_value
 from flambeau.ir.locations import user_frame
 from flambeau.passes.evaluate.strides import is_contiguous, layout_of, viewed
 from flambeau.passes.evaluate.values import Cell, Heap, Known, Link, List, Stale, Step, Storage, View
@@ -85,6 +85,7 @@ class Tensors:
                 f"{_place(made)} and {_place(cell.stale.aliased_at)} may be the same, and "
                 f"{_place(cell.stale.written_at)} writes to one of them",
                 "clone() one of the two before writing.",
+                cell.stale.written_at,
             )
 
     def read(self, view: View) -> SSAValue:
@@ -191,6 +192,9 @@ class Tensors:
         """A view op on a tensor."""
         answers = self.inferred(schema, values) if self.features.infer else None
         result = op.results[0]
+        normal = normal_form(self, schema.name, source, values)
+        if normal is not None:
+            schema, values = normal
         if isinstance(result.type, ListType):
             parts = self.parts(op, answers, source, values)
             self.values[result] = List(tuple(parts), self.depth, element_type=result.type.element_type)
@@ -286,6 +290,39 @@ METADATA_WRITES = {
     "aten.swapdims_": "aten.transpose.int", "aten.detach_": "aten.detach",
 }  # fmt: skip
 """In-place ops that change how a tensor looks at its storage, and the views that they make of it."""
+
+
+def normal_form(e: Any, name: str, source: View, values: Sequence[Any]) -> tuple[Schema, list[Any]] | None:
+    """A view op in terms of a simpler one; None where it is simple already."""
+    shape = getattr(e.view_type(source), "shape", None)
+    if name == "aten.narrow":
+        _, dim, start, length = values
+        if isinstance(start, Known) and start.value < 0:
+            size = shape[dim.value] if shape is not None and isinstance(dim, Known) else None
+            if size is None:
+                return None
+            start = Known(start.value + size)
+        return _schema("aten.slice.Tensor"), [source, dim, start, _plus(e, start, length), Known(1)]
+    if name in ("aten.movedim.int", "aten.moveaxis.int") and shape is not None:
+        _, old, new = values
+        if isinstance(old, Known) and isinstance(new, Known):
+            order = [d for d in range(len(shape)) if d != old.value % max(len(shape), 1)]
+            order.insert(new.value % max(len(shape), 1), old.value % max(len(shape), 1))
+            dims = List(tuple(map(Known, order)), e.depth, element_type=INT)
+            return _schema("aten.permute"), [source, dims]
+    return None
+
+
+def _schema(name: str) -> Schema:
+    found = registry.schema(name)
+    assert found is not None
+    return found
+
+
+def _plus(e: Any, a: Any, b: Any) -> Any:
+    if isinstance(a, Known) and isinstance(b, Known):
+        return Known(a.value + b.value)
+    return e.t.op("aten.add.int", (e.materialize(a), e.materialize(b)), (INT,))[0]
 
 
 def _copies(schema: Schema, values: Sequence[Any]) -> bool:

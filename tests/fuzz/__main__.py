@@ -1,0 +1,183 @@
+"""Run many random programs: `make fuzz`, or `make fuzz ARGS="--programs 10000"`.
+
+Each program comes from a number, its seed, so a failure is reproduced with `make fuzz ARGS="--seed 17"`. What is done
+is written down, and a run that was stopped goes on where it was; `--restart` begins anew.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import asdict
+from multiprocessing import get_context
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.syntax import Syntax
+
+from fuzz.check import Outcome, Tally, check, check_on_iree, together
+from fuzz.programs import Program, generate
+from fuzz.shrink import shrink
+
+FOLDER = Path(".fuzz")
+ON_IREE = 20
+"""One program in so many also runs on IREE,"""
+BATCH = 8
+"""so many of them as one."""
+
+
+def quiet() -> None:
+    torch.set_num_threads(1)
+
+
+def run_seed(seed: int) -> Outcome:
+    return check(generate(Random(seed)))
+
+
+def run_batch(seeds: Sequence[int]) -> Outcome:
+    """Run programs on IREE as one; where that fails, one by one."""
+    programs = [generate(Random(seed)) for seed in seeds]
+    outcome = check_on_iree(together(programs))
+    if outcome.status == "same":
+        return outcome
+    for seed, program in zip(seeds, programs, strict=True):
+        alone = check_on_iree(program)
+        if alone.status == "failed":
+            return Outcome("failed", alone.stage, f"{alone.reason}\nseed {seed} on IREE")
+    return Outcome("same")
+
+
+def shrunk(seed: int) -> tuple[Program, Outcome]:
+    """The smallest program that fails like that of a seed."""
+    program = generate(Random(seed))
+    outcome = check(program)
+    if outcome.status == "failed":
+        program = shrink(program, lambda p: check(p).kind == outcome.kind)
+    return program, check(program)
+
+
+class Record:
+    """What is done, in a file with one line for each program."""
+
+    def __init__(self, path: Path, restart: bool) -> None:
+        self.path = path
+        self.outcomes: dict[int, Outcome] = {}
+        path.parent.mkdir(exist_ok=True)
+        if restart:
+            path.unlink(missing_ok=True)
+        for line in path.read_text().splitlines() if path.exists() else ():
+            entry = json.loads(line)
+            self.outcomes[entry.pop("seed")] = Outcome(**entry)
+
+    def add(self, seed: int, outcome: Outcome) -> None:
+        self.outcomes[seed] = outcome
+        with self.path.open("a") as file:
+            file.write(json.dumps({"seed": seed, **asdict(outcome)}) + "\n")
+
+
+def work(record: Record, todo: Sequence[int], jobs: int) -> Iterator[tuple[int, Outcome]]:
+    """Run programs in several processes, in any order."""
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=quiet) as pool:
+        waiting: dict[Future[Outcome], int] = {}
+        queue = iter(todo)
+        for seed in queue:
+            waiting[pool.submit(run_seed, seed)] = seed
+            if len(waiting) < 4 * jobs:
+                continue
+            yield from _finished(waiting)
+        while waiting:
+            yield from _finished(waiting)
+
+
+def _finished(waiting: dict[Future[Outcome], int]) -> Iterator[tuple[int, Outcome]]:
+    done, _ = wait(waiting, return_when=FIRST_COMPLETED)
+    for future in done:
+        yield waiting.pop(future), future.result()
+
+
+def batches(record: Record) -> Iterator[list[int]]:
+    """The programs that also run on IREE."""
+    chosen = [
+        s for s, o in sorted(record.outcomes.items()) if s % ON_IREE == 0 and o.status == "same"
+    ]
+    chosen = [s for s in chosen if not generate(Random(s)).buffers]
+    for at in range(0, len(chosen), BATCH):
+        yield chosen[at : at + BATCH]
+
+
+def show(console: Console, seed: int, program: Program, outcome: Outcome) -> None:
+    """Print a program with what is wrong, and keep it."""
+    shapes = ", ".join(f"{tuple(s.shape)} {str(s.dtype).removeprefix('torch.')}" for s in program.arguments)
+    console.rule(f"seed {seed}: {outcome.status} at {outcome.stage}" if outcome.stage else f"seed {seed}")
+    console.print(Syntax(program.source, "python", background_color="default"))
+    console.print(f"arguments: {shapes}", highlight=False, markup=False)
+    if outcome.reason:
+        console.print(outcome.reason, highlight=False, markup=False)
+    if outcome.status == "failed":
+        text = f'"""{outcome.stage}: {outcome.reason}\n\narguments: {shapes}\n"""\n\n{program.source}'
+        (FOLDER / f"seed_{seed}.py").write_text(text.replace("\\", "\\\\"))
+
+
+def report(console: Console, record: Record, seeds: Sequence[int]) -> int:
+    """Show one small program for each kind of failure; gives the exit status."""
+    outcomes = {s: record.outcomes[s] for s in seeds if s in record.outcomes}
+    tally = Tally()
+    kinds: dict[Any, list[int]] = {}
+    for seed, outcome in outcomes.items():
+        tally.add(outcome)
+        if outcome.status == "failed":
+            kinds.setdefault(outcome.kind, []).append(seed)
+    for found in kinds.values():
+        show(console, found[0], *shrunk(found[0]))
+        console.print(f"{len(found)} such programs: seeds {', '.join(map(str, found[:12]))}")
+    console.rule()
+    console.print(
+        f"{len(outcomes)} programs: {tally.counts['same']} the same at every stage, {tally.counts['failed']} failed, "
+        f"{tally.share('refused'):.1%} refused, {tally.share('rejected'):.1%} that PyTorch does not accept"
+    )
+    return 1 if kinds else 0
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="make fuzz", description="Random programs against every pass.")
+    parser.add_argument("--programs", type=int, default=2000, help="how many")
+    parser.add_argument("--start", type=int, default=0, help="the first seed")
+    parser.add_argument("--seed", type=int, help="run this one only, and show it")
+    parser.add_argument("--jobs", type=int, default=min(os.cpu_count() or 1, 8))
+    parser.add_argument("--restart", action="store_true", help="forget what is done")
+    options = parser.parse_args(arguments)
+    console = Console(soft_wrap=True)
+    quiet()
+    record = Record(FOLDER / "done.jsonl", options.restart and options.seed is None)
+    if options.seed is not None:
+        program, outcome = shrunk(options.seed)
+        show(console, options.seed, program, outcome)
+        return int(outcome.status == "failed")
+    seeds = range(options.start, options.start + options.programs)
+    todo = [s for s in seeds if s not in record.outcomes]
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, TextColumn("{task.fields[failed]} failed"), console=console) as progress:
+        task = progress.add_task("programs", total=len(seeds), completed=len(seeds) - len(todo), failed=0)
+        failed = 0
+        for seed, outcome in work(record, todo, options.jobs):
+            record.add(seed, outcome)
+            failed += outcome.status == "failed"
+            progress.update(task, advance=1, failed=failed)
+        groups = list(batches(record))
+        task = progress.add_task("on IREE", total=len(groups), failed=0)
+        wrong = [o for o in map(run_batch, groups) if progress.advance(task) is None and o.status == "failed"]
+    for outcome in wrong:
+        console.print(f"[red]{outcome.stage}[/]: {outcome.reason}")
+    return report(console, record, seeds) or int(bool(wrong))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

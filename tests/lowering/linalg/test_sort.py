@@ -1,0 +1,52 @@
+"""Sorting and its kin against eager PyTorch."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from tests.support import check_all
+
+NAN, INF = float("nan"), float("inf")
+ROWS = torch.tensor([[3.0, NAN, -1.0, INF, 3.5], [-INF, 0.0, 2.0, -INF, NAN], [1.0, 2.0, 3.0, 4.0, 5.0]])
+INTS = torch.tensor([[5, 1, 4, 2, 3], [-7, 9, 0, 8, -8]])
+
+
+def test_sort() -> None:
+    check_all(
+        [
+            (lambda x: x.sort(), (ROWS,)),
+            (lambda x: x.sort(descending=True), (ROWS,)),
+            (lambda x: x.sort(dim=0), (INTS,)),
+            (lambda x: torch.sort(x, stable=True, descending=True), (torch.tensor([1, 0, 1, 0, 1]),)),
+            (lambda x: x.argsort(), (INTS,)),
+            (lambda x: x.sort(), (torch.tensor(3.0),)),
+            (lambda x: x.sort(), (torch.tensor([True, False, True]),)),
+            (lambda x: x.kthvalue(2), (INTS,)),
+            (lambda x: x.kthvalue(4, 1, True), (INTS,)),
+        ]
+    )
+
+
+@pytest.mark.parametrize("k", [1, 3, 5])
+def test_topk(k: int) -> None:
+    distinct = torch.tensor([[3.0, NAN, -1.0, INF, 3.5], [-INF, 0.0, 2.0, 1.0, 7.0]])
+    check_all(
+        [
+            (lambda x: torch.topk(x, k), (distinct,)),
+            (lambda x: torch.topk(x, k, largest=False), (distinct,)),
+            (lambda x: torch.topk(x, k), (INTS,)),
+            (lambda x: torch.topk(x, k, 1, False), (INTS,)),
+            (lambda x: torch.topk(x, k).values, (torch.full((5,), -INF),)),
+        ]
+    )
+
+
+def test_many_greatest() -> None:
+    torch.manual_seed(0)
+    x = torch.randperm(60).float().reshape(2, 30)
+    check_all([(lambda x: torch.topk(x, 20), (x,)), (lambda x: torch.topk(x, 20, 1, False), (x,))])
+
+
+def test_dynamic() -> None:
+    check_all([(lambda x: x.sort(), (INTS.float(),)), (lambda x: torch.topk(x, 2), (INTS.float(),))], dynamic=True)
