@@ -222,8 +222,11 @@ class Row:
     """Per op of the program before the pass."""
 
     @property
-    def spread(self) -> float:
-        return max(self.microseconds.values()) / min(self.microseconds.values())
+    def growth(self) -> float:
+        """How many times longer an op takes in a larger program; what is spent once per program does not count."""
+        sizes = sorted(self.microseconds)
+        pairs = ((small, large) for small in sizes for large in sizes if small < large)
+        return max((self.microseconds[large] / self.microseconds[small] for small, large in pairs), default=1.0)
 
 
 @contextmanager
@@ -247,12 +250,12 @@ class Programs:
         """The program itself, not a copy."""
         key = (program, size, before)
         if key not in self.made:
+            *earlier, last = before.split(",")
+            source = self.get(program, size, ",".join(earlier)).clone() if before else None
             with paused_gc():
-                if not before:
-                    self.made[key] = program(size)
-                else:
-                    *earlier, last = before.split(",")
-                    self.made[key] = run_pipeline(self.get(program, size, ",".join(earlier)).clone(), last)
+                self.made[key] = program(size) if source is None else run_pipeline(source, last)
+            # The collector need not look at what lives until the end.
+            gc.freeze()
         return self.made[key]
 
 
@@ -271,11 +274,11 @@ def measure(programs: Programs, bench: Bench, size: int) -> float:
 
 
 def report(rows: list[Row], sizes: list[int]) -> None:
-    table = Table("pass", *(f"{size:,}" for size in sizes), "spread", title="microseconds per op")
+    table = Table("pass", *(f"{size:,}" for size in sizes), "growth", title="microseconds per op")
     for row in rows:
-        color = "red" if row.spread > LIMIT else "green"
+        color = "red" if row.growth > LIMIT else "green"
         times = (f"{row.microseconds[size]:.1f}" for size in sizes)
-        table.add_row(row.name, *times, f"[{color}]{row.spread:.2f}x[/]")
+        table.add_row(row.name, *times, f"[{color}]{row.growth:.2f}x[/]")
     console.print(table)
 
 
@@ -289,7 +292,7 @@ def _numbers(_: click.Context, __: click.Parameter, value: str) -> list[int]:
 @click.command()
 @click.option("--sizes", default=",".join(map(str, SIZES)), callback=_numbers, help="Numbers of ops.")
 @click.option("--passes", default=",".join(BENCHES), help="Passes, separated by commas.")
-@click.option("--check", "check_bars", is_flag=True, help=f"Exit with 1 if a spread is above {LIMIT}.")
+@click.option("--check", "check_bars", is_flag=True, help=f"Exit with 1 if an op takes {LIMIT} times longer in a larger program.")
 def main(sizes: list[int], passes: str, check_bars: bool) -> None:
     """Measure the passes on programs of growing size."""
     names = passes.split(",")
@@ -307,7 +310,7 @@ def main(sizes: list[int], passes: str, check_bars: bool) -> None:
                 row.microseconds[size] = measure(programs, BENCHES[name], size)
             rows.append(row)
     report(rows, sizes)
-    if check_bars and any(row.spread > LIMIT for row in rows):
+    if check_bars and any(row.growth > LIMIT for row in rows):
         raise SystemExit(1)
 
 

@@ -162,6 +162,7 @@ class ScriptBorder(Border):
                 raise Unsupported(
                     f"the program changes the shape of {leaf.name!r} in place, which the caller would see"
                 )
+            e.look(view.storage)
             if leaf.state is not None:
                 (now,) = self.state[leaf.name].content
             if not isinstance(now, View):
@@ -169,11 +170,12 @@ class ScriptBorder(Border):
             if now is not view or view.storage.content is not before:
                 flat.append(e.cast(e.read(now), leaf.type))
                 self.mutations.append((len(flat) - 1, index))
-        self.drop_unwritten(e)
-        return flat
+        constants = self.drop_unwritten(e)
+        return [constants.get(v, v) for v in flat]
 
-    def drop_unwritten(self, e: Evaluator) -> None:
-        """State that no path writes is no argument, but a constant."""
+    def drop_unwritten(self, e: Evaluator) -> dict[SSAValue, SSAValue]:
+        """State that no path writes is no argument, but a constant: gives the constants for the arguments."""
+        constants: dict[SSAValue, SSAValue] = {}
         written = {argument for _, argument in self.mutations}
         kept: list[Leaf] = []
         moved: dict[int, int] = {}
@@ -185,10 +187,12 @@ class ScriptBorder(Border):
                 continue
             literal = ValueTensorLiteralOp.create(result_types=(leaf.type,), properties={"value": leaf.state.value})
             e.t.insert_first(literal)
+            constants[argument] = literal.results[0]
             argument.replace_all_uses_with(literal.results[0])
             e.entry.erase_arg(argument)
         self.leaves = kept
         self.mutations = [(result, moved[argument]) for result, argument in self.mutations]
+        return constants
 
     def taken(self, e: Evaluator, value: Any, flat: list[SSAValue]) -> Any:
         """A returned value as Python containers of `Result`."""

@@ -69,12 +69,13 @@ from flambeau.passes.evaluate.branches import Branches
 from flambeau.passes.evaluate.loops import Loops
 from flambeau.passes.evaluate.rules import RULES, NotKnown, Raised
 from flambeau.passes.evaluate.scalars import scalar_twin
-from flambeau.passes.evaluate.tensors import Tensors
+from flambeau.passes.evaluate.tensors import METADATA_WRITES, Tensors
 from flambeau.passes.evaluate.values import (
     Dict,
     Heap,
     Known,
     List,
+    Storage,
     Tuple,
     Uninitialized,
     View,
@@ -120,6 +121,8 @@ class Border:
 
     def results(self, e: Evaluator, op: func.ReturnOp) -> Sequence[SSAValue]:
         """What the new function returns."""
+        for storage in e.visible:
+            e.look(storage)
         return [e.fit(e.values[o], o.type) for o in op.operands]
 
 
@@ -136,6 +139,8 @@ class Evaluator(Tensors, Branches, Loops):
         self.twins: dict[SSAValue, Any] = {}
         """The number in a tensor without dims, where it is known as a number of the program."""
         self.problems: dict[Operation, Diagnostic] = {}
+        self.visible: list[Storage] = []
+        """The storages that others see when the function is done."""
         self.slots: dict[str, List] = {}
         """What is in the global slots that the border knows: lists of one element."""
         self.opaque: set[SSAValue] = set()
@@ -148,6 +153,8 @@ class Evaluator(Tensors, Branches, Loops):
         self.attempts = 0
         self.t: TorchEmitter
         self.entry: Block
+        self.refines_mutable = True
+        """Whether the types of mutable tensors can be relied on: not where the program changes shapes in place."""
 
     # --- The walk ---
 
@@ -166,7 +173,9 @@ class Evaluator(Tensors, Branches, Loops):
             raise CompileError([diagnostic_for(function, self.stage, "a function with several blocks")])
         old, new = function.body.block, Block()
         self.t, self.entry = TorchEmitter(new), new
-        self.values, self.twins = {}, {}
+        self.values, self.twins, self.visible, self.slots = {}, {}, [], {}
+        is_metadata_written = any(getattr(op, "overload", "") in METADATA_WRITES for op in function.walk())
+        self.refines_mutable = self.features.tensors or not is_metadata_written
         self.border.arguments(self, old)
         try:
             self.walk(old)
@@ -427,7 +436,7 @@ class Evaluator(Tensors, Branches, Loops):
         """The type of a tensor that is declared as one thing and inferred as another: both hold."""
         assert isinstance(declared, TensorType)
         cls = VTensorType if self.features.tensors else type(declared)
-        if not isinstance(answer, Meta):
+        if not isinstance(answer, Meta) or (cls is NonValueTensorType and not self.refines_mutable):
             return intern(cls, declared.data)
         shape, element = declared.data
         dims = answer.shape

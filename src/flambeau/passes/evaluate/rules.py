@@ -436,6 +436,7 @@ def slot_get(e: Evaluator, op: Any) -> Any:
         e.t.insert_first(outer)
         e.t.insert_first(content)
         storage = Storage(content.results[0], 0, argument=outer.results[0], is_contiguous=True, location=op.location)
+        e.visible.append(storage)
         e.slots[op.slot_name] = List((View(storage),), 0)
     return e.slots[op.slot_name].content[0]
 

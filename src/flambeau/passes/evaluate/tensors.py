@@ -42,6 +42,7 @@ class Tensors:
     depth: int
     entry: Block
     dense: set[SSAValue]
+    visible: list[Storage]
     materialize: Callable[[Any], SSAValue]
     cast: Callable[[SSAValue, Attribute], SSAValue]
     choose: Callable[..., SSAValue]
@@ -53,7 +54,9 @@ class Tensors:
         if not self.features.tensors or not isinstance(value.type, NonValueTensorType):
             return value
         content = self.t.value(CopyToValueTensorOp, (value,), to_value(value.type))
-        return View(Storage(content, self.depth, argument=value, is_contiguous=True))
+        storage = Storage(content, self.depth, argument=value, is_contiguous=True)
+        self.visible.append(storage)
+        return View(storage)
 
     def wrapped(self, value: SSAValue, declared: Attribute) -> Any:
         """A new tensor as what the program declares it to be."""
@@ -268,10 +271,7 @@ class Tensors:
             if op.overload == "aten.unbind.int":
                 steps.append(Step("aten.select.int", (t.constant(dim), t.constant(i)), type_))
                 continue
-            assert isinstance(type_, TensorType)
-            size = (type_.shape or ())[dim]
-            if size is None:
-                raise Unsupported("a part whose size is not known")
+            size = _part_size(op.overload, values, i, dim, type_)
             bounds = (t.constant(dim), t.constant(start), t.constant(start + size), t.constant(1))
             steps.append(Step("aten.slice.Tensor", bounds, type_))
             start += size
@@ -290,6 +290,22 @@ METADATA_WRITES = {
     "aten.swapdims_": "aten.transpose.int", "aten.detach_": "aten.detach",
 }  # fmt: skip
 """In-place ops that change how a tensor looks at its storage, and the views that they make of it."""
+
+
+def _part_size(name: str, values: Sequence[Any], i: int, dim: int, type_: Attribute) -> int:
+    """The size of one of the parts that a tensor is split into."""
+    given = values[1]
+    if name == "aten.split.Tensor" and isinstance(given, Known):
+        return int(given.value)
+    if name in ("aten.split_with_sizes", "aten.split.sizes") and isinstance(given, List):
+        part = given.content[i] if i < len(given.content) else None
+        if isinstance(part, Known):
+            return int(part.value)
+    shape = type_.shape if isinstance(type_, TensorType) else None
+    size = shape[dim] if shape is not None else None
+    if size is None:
+        raise Unsupported("a part whose size is not known")
+    return size
 
 
 def normal_form(e: Any, name: str, source: View, values: Sequence[Any]) -> tuple[Schema, list[Any]] | None:
