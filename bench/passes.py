@@ -22,7 +22,7 @@ from flambeau.dialects.context import parse_module
 from flambeau.opt import run_pipeline
 
 SIZES = (1_000, 10_000, 50_000)
-RUNS = 40_000
+RUNS = 20_000
 """A program is run so often that about so many ops are seen, the best run counts."""
 LIMIT = 1.5
 """How much longer an op may take in one program than in another."""
@@ -206,7 +206,6 @@ BENCHES = {
     "torch-refine-types": Bench(untyped, "torch-refine-types"),
     "canonicalize": Bench(untyped, "canonicalize"),
     "dce": Bench(typed, "dce", "torch-reduce-op-variants,torch-maximize-value-semantics"),
-    "cse": Bench(typed, "cse", "torch-reduce-op-variants,torch-maximize-value-semantics"),
     "to_backend_contract": Bench(untyped, "torch-function-to-torch-backend-pipeline"),
     **{name: Bench(objects, name, ",".join(_OBJECTS[:i])) for i, name in enumerate(_OBJECTS)},
     "objects to_backend_contract": Bench(objects, "torchscript-module-to-torch-backend-pipeline"),
@@ -292,7 +291,9 @@ def _numbers(_: click.Context, __: click.Parameter, value: str) -> list[int]:
 @click.command()
 @click.option("--sizes", default=",".join(map(str, SIZES)), callback=_numbers, help="Numbers of ops.")
 @click.option("--passes", default=",".join(BENCHES), help="Passes, separated by commas.")
-@click.option("--check", "check_bars", is_flag=True, help=f"Exit with 1 if an op takes {LIMIT} times longer in a larger program.")
+@click.option(
+    "--check", "check_bars", is_flag=True, help=f"Exit with 1 if an op takes {LIMIT} times longer in a larger program."
+)
 def main(sizes: list[int], passes: str, check_bars: bool) -> None:
     """Measure the passes on programs of growing size."""
     names = passes.split(",")

@@ -69,12 +69,13 @@ ON_TOP: dict[str, Sequence[Callable[[ModuleOp], ModuleOp]]] = {
 }
 """Passes that run on a copy of what those give."""
 WITHOUT_TYPES = ("maximize value semantics", "maximize value semantics with types")
-UNTYPED = re.compile(r"rank is not known|number of parts is not known|dims are not constants")
+UNTYPED = re.compile(r"rank is not known|number of parts is not known|dims are not constants|a part whose size is not known")
 """What value semantics cannot do alone: types come out of containers only when they are taken apart."""
 DOCUMENTED = re.compile(
     r"may have been written through an alias"
     r"|has \d+ elements after one branch and \d+ after the other"
     r"|grows or shrinks in a loop whose trip count is not known"
+    r"|cannot be expressed on values: several of its elements are one in memory"
     r"|a dictionary has other keys after one branch"
     r"|the keys of a dictionary change in a loop"
 )

@@ -91,8 +91,15 @@ class TorchEmitter(OpBuilder):
         key = (element_type, tuple(elements))
         found = self._constants.get(key)
         if found is None:
+            is_constant = all(isinstance(e.owner, ConstantOp) for e in elements)
+            if is_constant and self.block is not self._entry:
+                # In a branch or a loop: the list is as good outside, where it can be used again.
+                op = ListConstructOp.create(operands=elements, result_types=(list_of(element_type),))
+                self.insert_first(op)
+                found = self._constants[key] = op.results[0]
+                return found
             found = self.value(ListConstructOp, elements, list_of(element_type))
-            if all(isinstance(e.owner, ConstantOp) for e in elements) and self.block is self._entry:
+            if is_constant:
                 self._constants[key] = found
         return found
 

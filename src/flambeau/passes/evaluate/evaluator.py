@@ -28,6 +28,7 @@ from flambeau.diagnostics import CompileError, Diagnostic, Unsupported, diagnost
 from flambeau.dialects.torch.constants import ConstantOp, LiteralOp
 from flambeau.dialects.torch.control_flow import IfOp, LoopOp
 from flambeau.dialects.torch.emitter import Device, TorchEmitter
+from flambeau.dialects.torch.global_slots import GlobalSlotGetOp, GlobalSlotSetOp, InitializeGlobalSlotsOp
 from flambeau.dialects.torch.ops import (
     ConstantDeviceOp,
     CopyToNonValueTensorOp,
@@ -46,6 +47,7 @@ from flambeau.dialects.torch.ops import (
 )
 from flambeau.dialects.torch.schema import Schema
 from flambeau.dialects.torch.types import (
+    ANY,
     FLOAT,
     INT,
     NUMBER,
@@ -143,6 +145,8 @@ class Evaluator(Tensors, Branches, Loops):
         """The storages that others see when the function is done."""
         self.slots: dict[str, List] = {}
         """What is in the global slots that the border knows: lists of one element."""
+        self.slot_types: dict[str, Attribute] = {}
+        """What is in the global slots that are never set."""
         self.opaque: set[SSAValue] = set()
         """Lists that are not followed and may be written."""
         self.part_types: dict[SSAValue, list[Attribute]] = {}
@@ -160,6 +164,7 @@ class Evaluator(Tensors, Branches, Loops):
 
     def run(self, module: ModuleOp) -> ModuleOp:
         """Evaluate all functions of a module, in place."""
+        self.slot_types = types_of_slots(module)
         for op in module.ops:
             if isinstance(op, func.FuncOp) and not op.is_declaration:
                 self.run_function(op)
@@ -351,6 +356,14 @@ class Evaluator(Tensors, Branches, Loops):
         elif isinstance(op, OverwriteTensorContentsOp):
             written = self.materialize(self.values[op.operands[1]])
             operands = [self.fit(self.values[op.operands[0]], to_value(written.type)), written]
+        elif isinstance(op, GlobalSlotGetOp):
+            operands = []
+            if (
+                self.features.infer
+                and self.refines_mutable
+                and is_subtype(self.slot_types.get(op.slot_name, ANY), types[0])
+            ):
+                types = [self.slot_types[op.slot_name]]
         elif isinstance(op, ListConstructOp):
             element = op.results[0].type.element_type  # type: ignore[attr-defined]
             operands = [self.materialize(self.values[o]) for o in op.operands]
@@ -557,6 +570,18 @@ def _is_dense(name: str) -> bool:
 def _mutable(type_: Attribute) -> Attribute:
     assert isinstance(type_, TensorType)
     return intern(NonValueTensorType, type_.data)
+
+
+def types_of_slots(module: ModuleOp) -> dict[str, Attribute]:
+    """The types of the tensors in global slots that the program never sets."""
+    found: dict[str, Attribute] = {}
+    for op in module.walk():
+        if isinstance(op, InitializeGlobalSlotsOp):
+            found.update((n, v.type) for n, v in op.initial_values if isinstance(v.type, TensorType))
+    for op in module.walk():
+        if isinstance(op, GlobalSlotSetOp):
+            found.pop(op.slot_name, None)
+    return found
 
 
 def _only_reads(use: Use) -> bool:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute, Operation, SSAValue
 
+from flambeau.diagnostics import Unsupported
 from flambeau.dialects.torch import registry
 from flambeau.dialects.torch.emitter import Device
 from flambeau.dialects.torch.global_slots import GlobalSlotGetOp
@@ -443,11 +444,24 @@ def slot_get(e: Evaluator, op: Any) -> Any:
 
 @rule("global_slot.set")
 def slot_set(e: Evaluator, op: Any, new: Any) -> Any:
-    if op.slot_name not in e.slots:
+    if e.border.owns_slots and op.slot_name in e.slots:
+        e.set_content(e.slots[op.slot_name], (new,))
+        return None
+    if not e.features.tensors or not isinstance(new, View):
         raise NotKnown
-    e.set_content(e.slots[op.slot_name], (new,))
-    if not e.border.owns_slots:
-        e.emit_again(op)
+    e.emit_again(op)
+    # From now on, what is written to the tensor is written to the slot.
+    if new.storage.argument is None:
+        if new.steps or new.storage.depth < e.depth or e.depth:
+            raise Unsupported("a slot is set to a view, or inside a branch or a loop", "clone() it first.")
+        setting = e.t.block.last_op
+        assert setting is not None
+        e.heap.set(new.storage, "argument", setting.operands[0])
+        e.visible.append(new.storage)
+    if op.slot_name in e.slots:
+        e.heap.set(e.slots[op.slot_name], "content", (new,))
+    else:
+        e.slots[op.slot_name] = List((new,), 0)
     return None
 
 

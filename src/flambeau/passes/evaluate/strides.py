@@ -84,7 +84,7 @@ def _through(layout: Layout, step: Step) -> Layout | None:
     shape, strides = list(layout[0]), list(layout[1])
     new = _static_shape(step.type)
     arguments = [_constant(o) for o in step.operands]
-    if new is None or (... in arguments and step.name not in RESHAPES):
+    if new is None or any(arguments[i] is ... for i in _NEEDED.get(step.name, ())):
         return None
     match step.name:
         case "aten.select.int":
@@ -110,6 +110,13 @@ def _through(layout: Layout, step: Step) -> Layout | None:
         case name if name in RESHAPES:
             return viewed(layout, new)
     return None
+
+
+_NEEDED = {
+    "aten.select.int": (0,), "aten.slice.Tensor": (0, 3), "aten.transpose.int": (0, 1), "aten.swapaxes": (0, 1),
+    "aten.swapdims": (0, 1), "aten.permute": (0,),
+}  # fmt: skip
+"""The operands that a view's strides depend on, by position behind the tensor."""
 
 
 def _static_shape(type_: Any) -> tuple[int, ...] | None:

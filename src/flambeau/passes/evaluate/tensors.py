@@ -72,7 +72,10 @@ class Tensors:
 
     def is_contiguous(self, value: Any) -> bool:
         if isinstance(value, View):
-            return value.storage.is_contiguous and all(map(keeps_contiguous, value.steps))
+            if value.storage.is_contiguous and all(map(keeps_contiguous, value.steps)):
+                return True
+            layout = layout_of(value)
+            return layout is not None and is_contiguous(layout)
         if isinstance(value, List):
             return all(map(self.is_contiguous, value.content))
         if isinstance(value, SSAValue) and isinstance(value.type, TensorType):
@@ -99,6 +102,8 @@ class Tensors:
             value = storage.content
             for step in view.steps:
                 (value,) = self.t.op(step.name, (value, *step.operands), (step.type,))
+            if self.is_contiguous(view):
+                self.dense.add(value)
             self.heap.set(view, "cached", value)
             self.heap.set(view, "cached_from", storage.content)
         assert view.cached is not None
