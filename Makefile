@@ -12,7 +12,7 @@ SOURCES := src tests bench examples
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint bench docs clean
+.PHONY: help demo test fuzz lint bench docs clean
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -22,6 +22,9 @@ demo: $(INSTALLED) ## Compile a ResNet-50 and an OPT-125M, run them on IREE, com
 
 test: lint ## Check the sources (lint), then run all tests (ARGS="-k bert" selects)
 	@$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
+
+fuzz: $(INSTALLED) ## Run 2,000 random TorchScript programs behind every pass (ARGS="--seed 17" shows one)
+	@PYTHONPATH=tests $(BIN)/python -m fuzz --jobs $(JOBS) $(ARGS)
 
 lint: $(INSTALLED) ## Check format, style and types
 	@$(BIN)/ruff format --check --quiet $(SOURCES) || { echo "run: $(BIN)/ruff format $(SOURCES)"; exit 1; }
@@ -35,7 +38,7 @@ docs: $(INSTALLED) ## Build the documentation into site/
 	@$(BIN)/mkdocs build --quiet --strict
 
 clean: ## Remove build outputs and caches; keeps .venv
-	@rm -rf build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis src/*.egg-info
+	@rm -rf build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis .fuzz src/*.egg-info
 	@find $(wildcard $(SOURCES)) -type d -name __pycache__ -prune -exec rm -rf {} +
 
 $(INSTALLED): pyproject.toml constraints.txt

@@ -19,49 +19,19 @@ from random import Random
 from typing import Any
 
 import torch
+from fuzz.check import Outcome, Tally
+from fuzz.programs import generate
+from fuzz.seeds import quiet, run_batch, run_seed, shrunk
+from fuzz.variables import Program
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.syntax import Syntax
-
-from fuzz.check import Outcome, Tally, check, check_on_iree, together
-from fuzz.programs import Program, generate
-from fuzz.shrink import shrink
 
 FOLDER = Path(".fuzz")
 ON_IREE = 20
 """One program in so many also runs on IREE,"""
 BATCH = 8
 """so many of them as one."""
-
-
-def quiet() -> None:
-    torch.set_num_threads(1)
-
-
-def run_seed(seed: int) -> Outcome:
-    return check(generate(Random(seed)))
-
-
-def run_batch(seeds: Sequence[int]) -> Outcome:
-    """Run programs on IREE as one; where that fails, one by one."""
-    programs = [generate(Random(seed)) for seed in seeds]
-    outcome = check_on_iree(together(programs))
-    if outcome.status == "same":
-        return outcome
-    for seed, program in zip(seeds, programs, strict=True):
-        alone = check_on_iree(program)
-        if alone.status == "failed":
-            return Outcome("failed", alone.stage, f"{alone.reason}\nseed {seed} on IREE")
-    return Outcome("same")
-
-
-def shrunk(seed: int) -> tuple[Program, Outcome]:
-    """The smallest program that fails like that of a seed."""
-    program = generate(Random(seed))
-    outcome = check(program)
-    if outcome.status == "failed":
-        program = shrink(program, lambda p: check(p).kind == outcome.kind)
-    return program, check(program)
 
 
 class Record:
@@ -83,16 +53,14 @@ class Record:
             file.write(json.dumps({"seed": seed, **asdict(outcome)}) + "\n")
 
 
-def work(record: Record, todo: Sequence[int], jobs: int) -> Iterator[tuple[int, Outcome]]:
+def work(todo: Sequence[int], jobs: int) -> Iterator[tuple[int, Outcome]]:
     """Run programs in several processes, in any order."""
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=quiet) as pool:
         waiting: dict[Future[Outcome], int] = {}
-        queue = iter(todo)
-        for seed in queue:
+        for seed in todo:
             waiting[pool.submit(run_seed, seed)] = seed
-            if len(waiting) < 4 * jobs:
-                continue
-            yield from _finished(waiting)
+            if len(waiting) >= 4 * jobs:
+                yield from _finished(waiting)
         while waiting:
             yield from _finished(waiting)
 
@@ -105,9 +73,7 @@ def _finished(waiting: dict[Future[Outcome], int]) -> Iterator[tuple[int, Outcom
 
 def batches(record: Record) -> Iterator[list[int]]:
     """The programs that also run on IREE."""
-    chosen = [
-        s for s, o in sorted(record.outcomes.items()) if s % ON_IREE == 0 and o.status == "same"
-    ]
+    chosen = [s for s, o in sorted(record.outcomes.items()) if s % ON_IREE == 0 and o.status == "same"]
     chosen = [s for s in chosen if not generate(Random(s)).buffers]
     for at in range(0, len(chosen), BATCH):
         yield chosen[at : at + BATCH]
@@ -167,13 +133,18 @@ def main(arguments: Sequence[str]) -> int:
     with Progress(*columns, TextColumn("{task.fields[failed]} failed"), console=console) as progress:
         task = progress.add_task("programs", total=len(seeds), completed=len(seeds) - len(todo), failed=0)
         failed = 0
-        for seed, outcome in work(record, todo, options.jobs):
+        for seed, outcome in work(todo, options.jobs):
             record.add(seed, outcome)
             failed += outcome.status == "failed"
             progress.update(task, advance=1, failed=failed)
         groups = list(batches(record))
         task = progress.add_task("on IREE", total=len(groups), failed=0)
-        wrong = [o for o in map(run_batch, groups) if progress.advance(task) is None and o.status == "failed"]
+        wrong = []
+        for group in groups:
+            outcome = run_batch(group)
+            if outcome.status == "failed":
+                wrong.append(outcome)
+            progress.update(task, advance=1, failed=len(wrong))
     for outcome in wrong:
         console.print(f"[red]{outcome.stage}[/]: {outcome.reason}")
     return report(console, record, seeds) or int(bool(wrong))

@@ -17,6 +17,7 @@ from types import FrameType
 from typing import Any, Optional
 
 import torch
+from fuzz.variables import Program, Spec
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 from xdsl.dialects import func
@@ -34,7 +35,6 @@ from flambeau.passes.adjust_calling_conventions import TYPE_BOUND, adjust_callin
 from flambeau.passes.canonicalize import canonicalize
 from flambeau.passes.maximize_value_semantics import maximize_value_semantics
 from flambeau.passes.refine_types import refine_types
-from fuzz.programs import Program, Spec
 
 CALLS = 2
 
@@ -69,7 +69,9 @@ ON_TOP: dict[str, Sequence[Callable[[ModuleOp], ModuleOp]]] = {
 }
 """Passes that run on a copy of what those give."""
 WITHOUT_TYPES = ("maximize value semantics", "maximize value semantics with types")
-UNTYPED = re.compile(r"rank is not known|number of parts is not known|dims are not constants|a part whose size is not known")
+UNTYPED = re.compile(
+    r"rank is not known|number of parts is not known|dims are not constants|a part whose size is not known"
+)
 """What value semantics cannot do alone: types come out of containers only when they are taken apart."""
 DOCUMENTED = re.compile(
     r"may have been written through an alias"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import replace
 
-from fuzz.programs import Program
+from fuzz.variables import Program
 
 
 def shrink(program: Program, fails: Callable[[Program], bool], attempts: int = 600) -> Program:
@@ -104,7 +104,7 @@ def _last(node: ast.AST) -> list[ast.AST] | None:
         return [node.right]
     if isinstance(node, ast.BoolOp):
         return [node.values[-1]]
-    if isinstance(node, ast.Call) and node.args:
+    if isinstance(node, ast.Call) and node.args and not isinstance(node.args[0], ast.List):
         return [node.args[0]]
     return None
 

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from random import Random
 
 import pytest
+from fuzz.check import Outcome, Tally, check, check_on_iree, difference, expected, in_python, observe, together
+from fuzz.programs import generate
+from fuzz.shrink import shrink
+from fuzz.variables import FLOAT, Program, Spec
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-
-from fuzz.check import Outcome, Tally, check, check_on_iree, difference, expected, in_python, observe, together
-from fuzz.programs import FLOAT, Program, Spec, generate
-from fuzz.shrink import shrink
 
 PROGRAMS = 100
 PARTS = 4

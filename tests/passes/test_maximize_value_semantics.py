@@ -78,6 +78,104 @@ def test_a_write_that_has_no_inverse_is_an_error_that_names_the_view() -> None:
         run_pipeline(module, PASS)
 
 
+WRITTEN_VIEWS = {
+    "aten.slice.Tensor": ("%int1, %int0, %int3, %int2", ("int", "int", "int", "int"), "[2,2,4]"),
+    "aten.select.int": ("%int1, %int2", ("int", "int"), "[2,4]"),
+    "aten.diagonal": ("%int0, %int0, %int2", ("int", "int", "int"), "[3,2]"),
+    "aten.transpose.int": ("%int0, %int2", ("int", "int"), "[4,3,2]"),
+    "aten.permute": ("%order", ("list<int>",), "[4,2,3]"),
+    "aten.movedim.int": ("%int0, %int2", ("int", "int"), "[3,4,2]"),
+    "aten.unsqueeze": ("%int1", ("int",), "[2,1,3,4]"),
+    "aten.squeeze": ("", (), "[2,3,4]"),
+    "aten.squeeze.dim": ("%int1", ("int",), "[2,3,4]"),
+    "aten.view": ("%flat", ("list<int>",), "[24]"),
+    "aten.reshape": ("%flat", ("list<int>",), "[24]"),
+    "aten.flatten.using_ints": ("%int1, %int2", ("int", "int"), "[2,12]"),
+    "aten.unflatten.int": ("%int2, %pair", ("int", "list<int>"), "[2,3,2,2]"),
+    "aten.detach": ("", (), "[2,3,4]"),
+    "aten.alias": ("", (), "[2,3,4]"),
+    "aten.contiguous": ("%int0", ("int",), "[2,3,4]"),
+    "aten.expand": ("%same, %false", ("list<int>", "bool"), "[2,3,4]"),
+    "aten.as_strided": ("%pair, %strides, %none", ("list<int>", "list<int>", "none"), "[2,2]"),
+}
+"""View ops of a tensor of shape [2,3,4]: the operands behind the tensor, their types, and the shape of the view."""
+
+
+@pytest.mark.parametrize("view", WRITTEN_VIEWS)
+def test_every_view_can_be_written_through(view: str, same_numbers: Check) -> None:
+    """The base sees a write through the view, and a view taken before sees one to the base."""
+    operands, types, shape = WRITTEN_VIEWS[view]
+    spelt = ", ".join(["!torch.tensor<[2,3,4],f32>", *(f"!torch.{t}" for t in types)])
+    part = f"<{shape},f32>"
+    same_numbers(
+        PASS,
+        f"""
+        func.func @f(%x: !torch.vtensor<[2,3,4],f32>) -> (!torch.vtensor<[2,3,4],f32>, !torch.vtensor{part}) {{
+          %none = torch.constant.none
+          %false = torch.constant.bool false
+          %int0 = torch.constant.int 0
+          %int1 = torch.constant.int 1
+          %int2 = torch.constant.int 2
+          %int3 = torch.constant.int 3
+          %int4 = torch.constant.int 4
+          %int24 = torch.constant.int 24
+          %order = torch.prim.ListConstruct %int2, %int0, %int1
+            : (!torch.int, !torch.int, !torch.int) -> !torch.list<int>
+          %same = torch.prim.ListConstruct %int2, %int3, %int4
+            : (!torch.int, !torch.int, !torch.int) -> !torch.list<int>
+          %pair = torch.prim.ListConstruct %int2, %int2 : (!torch.int, !torch.int) -> !torch.list<int>
+          %strides = torch.prim.ListConstruct %int4, %int1 : (!torch.int, !torch.int) -> !torch.list<int>
+          %flat = torch.prim.ListConstruct %int24 : (!torch.int) -> !torch.list<int>
+          %a = torch.copy.to_tensor %x : !torch.tensor<[2,3,4],f32>
+          %v = torch.operator "torch.{view}"(%a{", " if operands else ""}{operands}) : ({spelt}) -> !torch.tensor{part}
+          %0 = torch.aten.add_.Scalar %v, %int3, %int1
+            : !torch.tensor{part}, !torch.int, !torch.int -> !torch.tensor{part}
+          %1 = torch.aten.relu_ %a : !torch.tensor<[2,3,4],f32> -> !torch.tensor<[2,3,4],f32>
+          %2 = torch.aten.mul_.Scalar %v, %int2 : !torch.tensor{part}, !torch.int -> !torch.tensor{part}
+          %3 = torch.copy.to_vtensor %a : !torch.vtensor<[2,3,4],f32>
+          %4 = torch.copy.to_vtensor %v : !torch.vtensor{part}
+          func.return %3, %4 : !torch.vtensor<[2,3,4],f32>, !torch.vtensor{part}
+        }}
+        """,
+    )
+
+
+PARTS = {
+    "aten.split.Tensor": ("%int2, %int0", ("int", "int"), ("[2,2]", "[1,2]")),
+    "aten.split_with_sizes": ("%sizes, %int0", ("list<int>", "int"), ("[2,2]", "[1,2]")),
+    "aten.chunk": ("%int2, %int0", ("int", "int"), ("[2,2]", "[1,2]")),
+    "aten.unbind.int": ("%int1", ("int",), ("[3]", "[3]")),
+}
+
+
+@pytest.mark.parametrize("op", PARTS)
+def test_the_parts_of_a_tensor_are_views_of_it(op: str, same_numbers: Check) -> None:
+    """A write to the first part is seen in the whole, and one to the whole in the second part."""
+    operands, types, (first, second) = PARTS[op]
+    spelt = ", ".join(["!torch.tensor<[3,2],f32>", *(f"!torch.{t}" for t in types)])
+    same_numbers(
+        PASS,
+        f"""
+        func.func @f(%x: !torch.vtensor<[3,2],f32>) -> (!torch.vtensor<[3,2],f32>, !torch.vtensor<{second},f32>) {{
+          %int0 = torch.constant.int 0
+          %int1 = torch.constant.int 1
+          %int2 = torch.constant.int 2
+          %sizes = torch.prim.ListConstruct %int2, %int1 : (!torch.int, !torch.int) -> !torch.list<int>
+          %a = torch.copy.to_tensor %x : !torch.tensor<[3,2],f32>
+          %parts = torch.operator "torch.{op}"(%a, {operands}) : ({spelt}) -> !torch.list<tensor>
+          %0, %1 = torch.prim.ListUnpack %parts : !torch.list<tensor>
+            -> !torch.tensor<{first},f32>, !torch.tensor<{second},f32>
+          %2 = torch.aten.add_.Scalar %0, %int2, %int1
+            : !torch.tensor<{first},f32>, !torch.int, !torch.int -> !torch.tensor<{first},f32>
+          %3 = torch.aten.neg_ %a : !torch.tensor<[3,2],f32> -> !torch.tensor<[3,2],f32>
+          %4 = torch.copy.to_vtensor %a : !torch.vtensor<[3,2],f32>
+          %5 = torch.copy.to_vtensor %1 : !torch.vtensor<{second},f32>
+          func.return %4, %5 : !torch.vtensor<[3,2],f32>, !torch.vtensor<{second},f32>
+        }}
+        """,
+    )
+
+
 # --- Tuples ---
 
 

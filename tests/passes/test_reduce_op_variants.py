@@ -162,7 +162,7 @@ def test_a_value_form_may_have_another_name_and_more_arguments(check: Check) -> 
 
 
 def test_a_write_keeps_the_dtype_of_what_is_written(check: Check) -> None:
-    """An integer tensor plus half of a float tensor is refused by PyTorch; a float one plus an integer one is a float."""
+    """A half plus a float is a float, and becomes a half when it is written."""
     check(
         PASS,
         """

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 
 from flambeau.diagnostics import CompileError, Diagnostic, diagnostic_for
 from flambeau.dialects.torch import registry
@@ -17,7 +17,17 @@ from flambeau.dialects.torch.ops import (
     OverwriteTensorContentsOp,
     TorchOp,
 )
-from flambeau.dialects.torch.types import DictType, ListType, NonValueTensorType, to_non_value, to_value
+from flambeau.dialects.torch.types import (
+    DictType,
+    ListType,
+    NonValueTensorType,
+    TensorType,
+    to_non_value,
+    to_value,
+    vtensor,
+)
+from flambeau.infer.builder import meta_of, rules
+from flambeau.infer.rules import InferenceError
 from flambeau.ir.builder import erase
 from flambeau.passes.evaluate.tensors import METADATA_WRITES, updates_statistics
 
@@ -99,7 +109,7 @@ def _reduce(op: TorchOp, emitter: TorchEmitter, problems: list[Diagnostic]) -> N
         # The value form may take more arguments, all of them optional.
         operands = operands[: len(wanted.arguments)]
         operands += [emitter.constant(a.default) for a in wanted.arguments[len(operands) :]]
-        (new,) = emitter.op(name, operands, [to_value(written.type)])
+        new = _computed(emitter, name, operands, to_value(written.type))
         emitter.emit(OverwriteTensorContentsOp, (new, written))
         for result in op.results:
             result.replace_all_uses_with(written)
@@ -116,6 +126,21 @@ def _reduce(op: TorchOp, emitter: TorchEmitter, problems: list[Diagnostic]) -> N
         problems.append(
             diagnostic_for(op, "reduce op variants", "this op writes to its arguments and has no value form")
         )
+
+
+def _computed(emitter: TorchEmitter, name: str, operands: list[SSAValue], type_: Attribute) -> SSAValue:
+    """What is to be written: computed in the dtype that PyTorch computes in, then converted to that of the tensor."""
+    rule = rules().get(name)
+    assert isinstance(type_, TensorType)
+    try:
+        dtype = getattr(rule(*map(meta_of, operands)), "dtype", type_.dtype) if rule is not None else type_.dtype
+    except InferenceError:
+        dtype = type_.dtype
+    if type_.dtype is None or dtype is None or dtype is type_.dtype:
+        return emitter.op(name, operands, [type_])[0]
+    (wide,) = emitter.op(name, operands, [vtensor(type_.shape, dtype.torch_type)])
+    false, none = emitter.constant(False), emitter.constant(None)
+    return emitter.op("aten.to.dtype", (wide, emitter.constant(type_.dtype), false, false, none), [type_])[0]
 
 
 def _read(emitter: TorchEmitter, operands: Iterable[SSAValue]) -> list[SSAValue]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
@@ -29,6 +30,7 @@ from flambeau.passes.evaluate.joins import has_no_effect, is_outside, join_types
 from flambeau.passes.evaluate.rules import Raised
 from flambeau.passes.evaluate.values import (
     SERIAL,
+    Both,
     Cell,
     Heap,
     Known,
@@ -102,6 +104,8 @@ class Branches:
     view_type: Callable[[View], Attribute]
     wrapped: Callable[[SSAValue, Attribute], Any]
     link: Callable[..., None]
+    reach: Callable[..., Iterator[tuple[Storage, Any, View | None]]]
+    is_contiguous: Callable[[Any], bool]
     record: Callable[[Operation, Any], None]
 
     @contextmanager
@@ -162,7 +166,7 @@ class Branches:
         merged = [self.merged(a, b, merge) for a, b in zip(merge.then.results, merge.other.results, strict=True)]
         cells: dict[tuple[Any, str], Any] = {}
         for owner, name in {**merge.then.changes, **merge.other.changes}:
-            if owner.born > merge.start or (isinstance(owner, Cell) and owner.depth > self.depth):
+            if owner.depth > self.depth if isinstance(owner, Cell) else owner.born > merge.start:
                 continue
             left, right = merge.then.get(owner, name), merge.other.get(owner, name)
             if name == "content":
@@ -237,7 +241,7 @@ class Branches:
         return View(self.merged_storage(merge, a, b))
 
     def merged_storage(self, merge: Merge, a: View, b: View) -> Storage:
-        contiguous = a.storage.is_contiguous and b.storage.is_contiguous and not a.steps and not b.steps
+        contiguous = self.is_contiguous(a) and self.is_contiguous(b)
         return Storage(merge.hole(a, b), self.depth, is_contiguous=contiguous, location=self.t.location)
 
     def emit_if(self, flag: SSAValue, merge: Merge) -> Sequence[SSAValue]:
@@ -325,15 +329,13 @@ class Branches:
                     else:
                         links.append((storage, side.storage, None, None))
                     continue
-                for old in branch.get(side.storage, "links"):
-                    if old.other.depth > self.depth:
-                        continue
-                    is_exact = old.condition is not None and old.view.storage is old.other and not side.steps
-                    if is_exact and is_outside(old.view, branch.block):
-                        pair = (old.condition, Known(False)) if is_then else (Known(False), old.condition)
-                        links.append((storage, old.other, merge.hole(*pair), old.view))
+                links_there = partial(branch.get, name="links")
+                for other, flags, view in self.reach(side.storage, self.depth, links_there):
+                    if flags is not None and view is not None and not side.steps and is_outside(view, branch.block):
+                        pair = (Both(flags), Known(False)) if is_then else (Known(False), Both(flags))
+                        links.append((storage, other, merge.hole(*pair), view))
                     else:
-                        links.append((storage, old.other, None, None))
+                        links.append((storage, other, None, None))
                 for peer in owners.setdefault(side.storage, []):
                     links.append((storage, peer, None, None))
                 owners[side.storage].append(storage)

@@ -48,6 +48,7 @@ from flambeau.dialects.torch.ops import (
 from flambeau.dialects.torch.schema import Schema
 from flambeau.dialects.torch.types import (
     ANY,
+    BOOL,
     FLOAT,
     INT,
     NUMBER,
@@ -73,6 +74,7 @@ from flambeau.passes.evaluate.rules import RULES, NotKnown, Raised
 from flambeau.passes.evaluate.scalars import scalar_twin
 from flambeau.passes.evaluate.tensors import METADATA_WRITES, Tensors
 from flambeau.passes.evaluate.values import (
+    Both,
     Dict,
     Heap,
     Known,
@@ -304,7 +306,7 @@ class Evaluator(Tensors, Branches, Loops):
         types = self.result_types(op, answers)
         new = create_op(op.overload, operands, types, op.location)
         self.t.insert(new)
-        if self.features.tensors and _is_dense(op.overload) and all(map(self.is_contiguous, args)):
+        if self.features.tensors and self.gives_dense(schema, args):
             self.dense.update(new.results)
         for old, result in zip(op.results, new.results, strict=True):
             result.name_hint = old.name_hint
@@ -313,6 +315,11 @@ class Evaluator(Tensors, Branches, Loops):
             twin = scalar_twin(self, op.overload, new.results[0].type, operands, args)
             if twin is not None:
                 self.twins[new.results[0]] = twin
+
+    def gives_dense(self, schema: Schema, args: Sequence[Any]) -> bool:
+        if schema.is_view:
+            return schema.name == "aten.contiguous"
+        return _is_dense(schema.name) and all(map(self.is_contiguous, args))
 
     def taken_apart(self, old: SSAValue, result: SSAValue, answers: Sequence[Any] | None) -> Any:
         """The result of an op as a value; a list of tensors whose length is known becomes a list of values."""
@@ -503,6 +510,11 @@ class Evaluator(Tensors, Branches, Loops):
                 pairs = [(self.materialize(k), self.materialize(v)) for k, v in value.content]
                 operands = [*(k for k, _ in pairs), *(v for _, v in pairs)]
                 return self.t.value(DictConstructOp, operands, value.type)
+            case Both(flags):
+                first, *rest = flags
+                for flag in rest:
+                    (first,) = self.t.op("aten.__and__.bool", (first, flag), (BOOL,))
+                return first
             case Uninitialized(type_):
                 return self.t.value(UninitializedOp, (), to_value(type_) if self.features.tensors else type_)
             case _:
@@ -556,15 +568,17 @@ class Evaluator(Tensors, Branches, Loops):
 
 
 _STRUCTURAL = (LiteralOp, ListConstructOp, ListUnpackOp, TupleConstructOp, TupleUnpackOp)
-_DENSE_FAMILIES = ("pointwise", "reduce", "create", "matmul", "conv", "normalization", "pool", "pad", "scatter")
+_ORDER_UNKNOWN = (
+    "einsum", "tensordot", "scaled_dot_product_attention", "index.", "linalg_", "fft_", "stft", "istft", "lstm", "gru",
+    "rnn", "nonzero", "unique", "rot90", "bilinear", "_native_multi_head", "sort", "topk",
+)  # fmt: skip
+"""Beginnings of the names of ops whose results may not be contiguous, though their arguments are."""
 
 
 @cache
 def _is_dense(name: str) -> bool:
     """Whether an op gives contiguous tensors for contiguous ones."""
-    rule = infer_rules().get(name)
-    family = rule.__module__.rpartition(".")[2] if rule is not None else ""
-    return family in _DENSE_FAMILIES or name in ("aten.clone", "aten.cat", "aten.stack", "aten.repeat")
+    return not name.removeprefix("aten.").startswith(_ORDER_UNKNOWN)
 
 
 def _mutable(type_: Attribute) -> Attribute:

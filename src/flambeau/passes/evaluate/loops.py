@@ -13,7 +13,19 @@ from flambeau.dialects.torch.control_flow import LoopConditionOp, LoopOp
 from flambeau.dialects.torch.types import BOOL, INT, OptionalType, UnionType
 from flambeau.passes.evaluate.joins import has_no_effect, is_outside, join_types, like
 from flambeau.passes.evaluate.rules import Raised
-from flambeau.passes.evaluate.values import SERIAL, Cell, Heap, Known, List, Stale, Storage, Tuple, Uninitialized, View
+from flambeau.passes.evaluate.values import (
+    SERIAL,
+    Both,
+    Cell,
+    Heap,
+    Known,
+    List,
+    Stale,
+    Storage,
+    Tuple,
+    Uninitialized,
+    View,
+)
 
 if TYPE_CHECKING:
     from flambeau.dialects.torch.emitter import TorchEmitter
@@ -308,13 +320,9 @@ class Loop:
         if storage.depth < self.e.depth:
             self.add_alias(path, view, is_outside(view, self.e.t.block))
             return
-        for link in storage.links:
-            if link.other.depth < self.e.depth:
-                exact = link.condition is not None and link.view is not None and link.view.storage is link.other
-                view_of_other = link.view if exact and link.view is not None else View(link.other)
-                self.add_alias(
-                    path, view_of_other, exact and not view.steps and is_outside(view_of_other, self.e.t.block)
-                )
+        for other, flags, found in self.e.reach(storage, self.e.depth - 1):
+            exact = flags is not None and not view.steps and is_outside(found, self.e.t.block)
+            self.add_alias(path, found if exact else View(other), exact)
         peer = self.holders.setdefault(storage, path)
         if peer != path and (peer, path) not in self.peers:
             self.peers.add((peer, path))
@@ -337,9 +345,9 @@ class Loop:
         if now.same(alias.view):
             return Known(True)
         if not now.steps:
-            for link in now.storage.links:
-                if link.condition is not None and link.view is not None and link.view.same(alias.view):
-                    return link.condition
+            for _, flags, view in self.e.reach(now.storage, self.e.depth - 1):
+                if flags is not None and view.same(alias.view):
+                    return Both(flags)
         return Known(False)
 
     def at(self, path: Path, nexts: Sequence[Any]) -> Any:

@@ -103,6 +103,10 @@ def _through(layout: Layout, step: Step) -> Layout | None:
             return new, tuple(reversed(strides))
         case "aten.permute":
             return new, tuple(strides[d] for d in arguments[0])
+        case "aten.diagonal":
+            first, second = arguments[1] % len(shape), arguments[2] % len(shape)
+            kept = [s for i, s in enumerate(strides) if i not in (first, second)]
+            return new, (*kept, strides[first] + strides[second])
         case "aten.expand" | "aten.broadcast_to":
             lead = len(new) - len(shape)
             wide = [0] * lead + [0 if o != n else s for o, n, s in zip(shape, new[lead:], strides, strict=True)]
@@ -114,7 +118,7 @@ def _through(layout: Layout, step: Step) -> Layout | None:
 
 _NEEDED = {
     "aten.select.int": (0,), "aten.slice.Tensor": (0, 3), "aten.transpose.int": (0, 1), "aten.swapaxes": (0, 1),
-    "aten.swapdims": (0, 1), "aten.permute": (0,),
+    "aten.swapdims": (0, 1), "aten.permute": (0,), "aten.diagonal": (1, 2),
 }  # fmt: skip
 """The operands that a view's strides depend on, by position behind the tensor."""
 

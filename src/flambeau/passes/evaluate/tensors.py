@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from xdsl.ir import Attribute, Block, SSAValue
@@ -21,7 +21,7 @@ from flambeau.dialects.torch.ops import (
     ValueTensorLiteralOp,
 )
 from flambeau.dialects.torch.schema import Schema
-from flambeau.dialects.torch.types import INT, ListType, NonValueTensorType, TensorType, to_value
+from flambeau.dialects.torch.types import INT, ListType, NonValueTensorType, TensorType, VTensorType, intern, to_value
 from flambeau.ir.locations import user_frame
 from flambeau.passes.evaluate.strides import is_contiguous, layout_of, viewed
 from flambeau.passes.evaluate.values import Cell, Heap, Known, Link, List, Stale, Step, Storage, View
@@ -112,7 +112,19 @@ class Tensors:
     def write(self, view: View, value: SSAValue) -> None:
         """Give a tensor new contents."""
         self.look(view.storage)
-        self.set_content(view.storage, self.with_part(view, value))
+        self.set_content(view.storage, self.with_part(view, self.converted(value, self.view_type(view))))
+
+    def converted(self, value: SSAValue, type_: Attribute) -> SSAValue:
+        """What is written, in the dtype of the tensor that it is written to."""
+        have, want = value.type, type_
+        assert isinstance(have, TensorType)
+        assert isinstance(want, TensorType)
+        if None in (have.element_type, want.element_type) or have.element_type == want.element_type:
+            return value
+        t = self.t
+        false, none = t.constant(False), t.constant(None)
+        operands = (value, t.constant(want.dtype), false, false, none)
+        return t.op("aten.to.dtype", operands, (intern(VTensorType, (have.shape, want.element_type)),))[0]
 
     def with_part(self, view: View, value: SSAValue) -> SSAValue:
         """The whole of a storage with one view of it replaced."""
@@ -151,6 +163,29 @@ class Tensors:
         here = self.t.location
         self.heap.set(a, "links", (*a.links, Link(b, condition, view, here)))
         self.heap.set(b, "links", (*b.links, Link(a, condition, view, here)))
+
+    def reach(self, storage: Storage, limit: int, links: Any = None) -> Iterator[tuple[Storage, Any, View | None]]:
+        """The storages made outside (of at most `limit` regions) that one inside may be, directly or by way of others.
+
+        With each, the flags that must all hold, and the view that it is then; None where the program cannot tell.
+        """
+        links = links or (lambda s: s.links)
+        seen = {storage}
+        todo: list[tuple[Storage, tuple[SSAValue, ...] | None]] = [(storage, ())]
+        while todo:
+            at, flags = todo.pop()
+            for link in links(at):
+                other, view = link.other, link.view
+                if other in seen or not isinstance(other, Storage):
+                    continue
+                together: tuple[SSAValue, ...] | None = None
+                if flags is not None and link.condition is not None and view is not None and view.storage is other:
+                    together = (*flags, link.condition)
+                if other.depth <= limit:
+                    yield other, together, view if together is not None else None
+                else:
+                    seen.add(other)
+                    todo.append((other, together if view is not None and not view.steps else None))
 
     def on_tensors(self, op: TorchOp) -> bool:
         """Evaluate an op that copies, writes or looks at a part; False for all others."""

@@ -177,6 +177,13 @@ class Link:
 
 
 @dataclass(frozen=True)
+class Both:
+    """True where all of these flags are."""
+
+    flags: tuple[SSAValue, ...]
+
+
+@dataclass(frozen=True)
 class Stale:
     """Why a storage may not be looked at: it was written through an alias."""
 

@@ -1,0 +1,239 @@
+"""`flambeau opt` as torch-mlir-opt's users know it: passes by upstream's names, nested pipelines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from click.testing import CliRunner, Result
+
+from flambeau.commands import flambeau
+from flambeau.opt import PASSES, parse_pipeline
+
+Run = Callable[..., Result]
+
+OBJECTS = """
+func.func private @Layer.forward(%self: !torch.nn.Module<"Layer">, %x: !torch.tensor) -> !torch.tensor {
+  %w = torch.prim.GetAttr %self["w"] : !torch.nn.Module<"Layer"> -> !torch.tensor
+  %0 = torch.aten.mul.Tensor %x, %w : !torch.tensor, !torch.tensor -> !torch.tensor
+  func.return %0 : !torch.tensor
+}
+torch.class_type @Layer { torch.attr private "w" : !torch.tensor  torch.method private "forward", @Layer.forward }
+func.func private @Model.forward(%self: !torch.nn.Module<"Model">,
+    %x: !torch.tensor {torch.type_bound = !torch.vtensor<[?,2],f32>}) -> !torch.tensor {
+  %l = torch.prim.GetAttr %self["l"] : !torch.nn.Module<"Model"> -> !torch.nn.Module<"Layer">
+  %0 = torch.prim.CallMethod %l["forward"] (%x) : !torch.nn.Module<"Layer">, (!torch.tensor) -> !torch.tensor
+  func.return %0 : !torch.tensor
+}
+torch.class_type @Model { torch.attr private "l" : !torch.nn.Module<"Layer">  torch.method "forward", @Model.forward }
+%w = torch.tensor.literal(dense<[1.0, 2.0]> : tensor<2xf32>) : !torch.tensor<[2],f32>
+%l = torch.nn_module { torch.slot "w", %w : !torch.tensor<[2],f32> } : !torch.nn.Module<"Layer">
+%m = torch.nn_module { torch.slot "l", %l : !torch.nn.Module<"Layer"> } : !torch.nn.Module<"Model">
+"""
+
+WRITES = """
+func.func @forward(%x: !torch.vtensor<[2,3],f32>) -> !torch.vtensor<[2,3],f32> {
+  %int1 = torch.constant.int 1
+  %int2 = torch.constant.int 2
+  %n = torch.aten.add.int %int1, %int1 : !torch.int, !torch.int -> !torch.int
+  %0 = torch.copy.to_tensor %x : !torch.tensor<[2,3],f32>
+  %1 = torch.aten.relu_ %0 : !torch.tensor<[2,3],f32> -> !torch.tensor<[2,3],f32>
+  %2 = torch.copy.to_vtensor %0 : !torch.vtensor<[2,3],f32>
+  %3 = torch.aten.tanh %2 : !torch.vtensor<[2,3],f32> -> !torch.vtensor<[2,3],unk>
+  %4 = torch.aten.mul.Scalar %2, %n : !torch.vtensor<[2,3],f32>, !torch.int -> !torch.vtensor<[2,3],f32>
+  func.return %4 : !torch.vtensor<[2,3],f32>
+}
+"""
+
+VALUES = """
+func.func @forward(%x: !torch.vtensor<[2,3],f32>) -> !torch.vtensor<[2,3],f32> {
+  %none = torch.constant.none
+  %a = torch.aten.silu %x : !torch.vtensor<[2,3],f32> -> !torch.vtensor<[2,3],f32>
+  %b = torch.aten.silu %x : !torch.vtensor<[2,3],f32> -> !torch.vtensor<[2,3],f32>
+  %c = torch.aten.mul.Tensor %a, %b
+    : !torch.vtensor<[2,3],f32>, !torch.vtensor<[2,3],f32> -> !torch.vtensor<[2,3],f32>
+  func.return %c : !torch.vtensor<[2,3],f32>
+}
+"""
+
+LOSS = """
+func.func @forward(%x: !torch.vtensor<[2,3],f32>, %y: !torch.vtensor<[2,3],f32>) -> !torch.vtensor<[],f32> {
+  %int1 = torch.constant.int 1
+  %0 = torch.aten.mse_loss %x, %y, %int1
+    : !torch.vtensor<[2,3],f32>, !torch.vtensor<[2,3],f32>, !torch.int -> !torch.vtensor<[],f32>
+  func.return %0 : !torch.vtensor<[],f32>
+}
+"""
+
+UNUSED = """
+func.func private @unused() {
+  func.return
+}
+"""
+
+
+@pytest.fixture
+def run() -> Run:
+    """`run(text, *options)` gives what `flambeau opt` says to the text."""
+
+    def call(text: str, *options: str, status: int = 0) -> Result:
+        result = CliRunner().invoke(flambeau, ["opt", *options], input=text)
+        assert result.exit_code == status, result.output
+        return result
+
+    return call
+
+
+PREPARE = "torch-prepare-for-globalize-object-graph"
+GLOBALIZE = f"{PREPARE},torch-globalize-object-graph"
+INLINE = f"{GLOBALIZE},symbol-dce,inline"
+
+EFFECTS = {
+    PREPARE: (OBJECTS, PREPARE, "func.call @Layer.forward(", "torch.prim.CallMethod"),
+    "torch-globalize-object-graph": (OBJECTS, GLOBALIZE, "torch.global_slot.get @l.w", "torch.nn_module"),
+    "inline": (OBJECTS, f"{GLOBALIZE},inline", "torch.global_slot.get @l.w", "func.call"),
+    "symbol-dce": (OBJECTS + UNUSED, "symbol-dce", "torch.class_type @Model", "@unused"),
+    "torch-adjust-calling-conventions": (
+        OBJECTS,
+        f"{INLINE},torch-adjust-calling-conventions",
+        "func.func @forward(%x: !torch.vtensor<[?,2],f32>)",
+        "torch.type_bound",
+    ),
+    "torch-inline-global-slots": (
+        OBJECTS,
+        f"{INLINE},torch-inline-global-slots",
+        "torch.tensor.literal",
+        "torch.global_slot.get",
+    ),
+    "torch-erase-module-initializer": (
+        OBJECTS,
+        f"{INLINE},torch-inline-global-slots,torch-erase-module-initializer",
+        "func.func @forward",
+        "module_initializer",
+    ),
+    "torch-refine-public-return": (
+        WRITES.replace("-> !torch.vtensor<[2,3],f32> {", "-> !torch.tensor {").replace(
+            "func.return %4 : !torch.vtensor<[2,3],f32>",
+            "%5 = torch.copy.to_tensor %4 : !torch.tensor<[2,3],f32>\n"
+            "  %6 = torch.tensor_static_info_cast %5 : !torch.tensor<[2,3],f32> to !torch.tensor\n"
+            "  func.return %6 : !torch.tensor",
+        ),
+        "torch-refine-public-return",
+        "-> !torch.vtensor<[2,3],f32> {",
+        "func.return %6",
+    ),
+    "torch-reduce-op-variants": (
+        WRITES,
+        "torch-reduce-op-variants",
+        "torch.overwrite.tensor.contents",
+        "torch.aten.relu_",
+    ),
+    "torch-maximize-value-semantics": (
+        WRITES,
+        "torch-reduce-op-variants,torch-maximize-value-semantics",
+        "torch.aten.relu %x",
+        "!torch.tensor",
+    ),
+    "torch-refine-types": (WRITES, "torch-refine-types", "torch.aten.tanh", "unk"),
+    "torch-decompose-complex-ops": (LOSS, "torch-decompose-complex-ops", "torch.aten.mean", "mse_loss"),
+    "canonicalize": (WRITES, "canonicalize", "torch.aten.relu_", "torch.aten.add.int"),
+    "dce": (WRITES, "dce", "torch.aten.relu_", "torch.aten.tanh"),
+    "cse": (VALUES, "cse", "torch.aten.mul.Tensor %a, %a", "%b"),
+    "torch-verify-backend-contract": (VALUES, "torch-verify-backend-contract", "torch.aten.silu", ""),
+    "convert-torch-to-linalg": (VALUES, "convert-torch-to-linalg", "linalg.generic", "torch."),
+    "torch-function-to-torch-backend-pipeline": (
+        WRITES,
+        "torch-function-to-torch-backend-pipeline",
+        "torch.aten.relu %x",
+        "!torch.tensor",
+    ),
+    "torchdynamo-export-to-torch-backend-pipeline": (
+        WRITES,
+        "torchdynamo-export-to-torch-backend-pipeline",
+        "torch.aten.relu %x",
+        "!torch.tensor",
+    ),
+    "torch-lower-to-backend-contract": (
+        WRITES,
+        "torch-lower-to-backend-contract",
+        "torch.aten.relu %x",
+        "!torch.tensor",
+    ),
+    "torchscript-module-to-torch-backend-pipeline": (
+        OBJECTS,
+        "torchscript-module-to-torch-backend-pipeline",
+        "func.func @forward(%x: !torch.vtensor<[?,2],f32>) -> !torch.vtensor<[?,2],f32>",
+        "torch.nn_module",
+    ),
+    "torch-backend-to-linalg-on-tensors-backend-pipeline": (
+        VALUES,
+        "torch-backend-to-linalg-on-tensors-backend-pipeline",
+        "linalg.generic",
+        "torch.",
+    ),
+}
+"""For each pass a program, a pipeline that ends in the pass, what is there afterwards, and what is there only before."""
+
+
+def test_every_pass_is_tried() -> None:
+    assert sorted(EFFECTS) == sorted(PASSES)
+
+
+@pytest.mark.parametrize("name", EFFECTS)
+def test_a_pass_does_what_its_name_says(name: str, run: Run) -> None:
+    """S14: each pass by upstream's name, verified behind each step."""
+    program, pipeline, there, gone = EFFECTS[name]
+    assert parse_pipeline(pipeline)[-1] == name
+    before = run(program, "-p", pipeline.rpartition(",")[0]).stdout
+    after = run(program, "-p", pipeline, "--verify-each").stdout
+    assert there in after
+    assert gone in before
+    assert not gone or gone not in after
+
+
+@pytest.mark.parametrize("name", EFFECTS)
+def test_pipelines_nest_as_in_mlir(name: str, run: Run) -> None:
+    """S14: `builtin.module(func.func(a,b),c)` is a, b, c; options in braces are read over."""
+    program, pipeline, _, _ = EFFECTS[name]
+    *first, last = pipeline.split(",")
+    inner = f"func.func({','.join(first)})," if first else ""
+    nested = f"builtin.module({inner}{last}{{max-iterations=10}})"
+    assert run(program, f"--pass-pipeline={nested}").stdout == run(program, "-p", pipeline).stdout
+
+
+def test_the_whole_way_of_torchscript_in_upstreams_words(run: Run) -> None:
+    """S14: the pipeline of torch-mlir's users, from objects to linalg, with functions' passes nested."""
+    pipeline = """builtin.module(
+        torchscript-module-to-torch-backend-pipeline,
+        func.func(torch-decompose-complex-ops, canonicalize, cse),
+        torch-backend-to-linalg-on-tensors-backend-pipeline
+    )"""
+    text = run(OBJECTS, "-p", pipeline).stdout
+    assert "func.func @forward(%x: tensor<?x2xf32>) -> tensor<?x2xf32>" in text
+
+
+def test_a_problem_is_reported_with_its_op(run: Run) -> None:
+    """S19: the op, its schema and its types, and no traceback."""
+    text = """
+    func.func @f(%x: !torch.vtensor<[2,3],f32>, %y: !torch.vtensor<[4],f32>) -> !torch.vtensor {
+      %0 = torch.aten.mul.Tensor %x, %y : !torch.vtensor<[2,3],f32>, !torch.vtensor<[4],f32> -> !torch.vtensor
+        loc("model.py":7:4)
+      func.return %0 : !torch.vtensor
+    }
+    """
+    result = run(text, "-p", "torch-refine-types", status=1)
+    assert "aten.mul.Tensor" in result.stderr
+    assert "called with (vtensor<[2,3],f32>, vtensor<[4],f32>)" in result.stderr
+    assert "model.py:7" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_locations_are_printed_on_request(run: Run) -> None:
+    """S20: without them by default, and each once as an alias or in place with the option."""
+    text = VALUES.replace(
+        "-> !torch.vtensor<[2,3],f32>\n  %b", '-> !torch.vtensor<[2,3],f32> loc("model.py":7:4)\n  %b'
+    )
+    assert "loc(" not in run(text).stdout
+    printed = run(text, "--mlir-print-debuginfo").stdout
+    assert "model.py" in printed
+    assert run(printed, "--mlir-print-debuginfo").stdout == printed
