@@ -100,7 +100,7 @@ LOOP = """
 
 
 def chain(ops: int, spelling: Spelling) -> ModuleOp:
-    """A straight line of value ops, views, writes through them, tuples and lists, with branches and loops in between."""
+    """A straight line of value ops, views, writes through them, tuples, lists, with branches and loops in between."""
     types = vars(spelling)
     steps: list[str] = []
     for i in range(ops // 17):

@@ -172,7 +172,7 @@ EFFECTS = {
         "torch.",
     ),
 }
-"""For each pass a program, a pipeline that ends in the pass, what is there afterwards, and what is there only before."""
+"""For each pass a program, a pipeline that ends in the pass, what is there afterwards, and what only before."""
 
 
 def test_every_pass_is_tried() -> None:

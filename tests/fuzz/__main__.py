@@ -18,7 +18,6 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-import torch
 from fuzz.check import Outcome, Tally
 from fuzz.programs import generate
 from fuzz.seeds import quiet, run_batch, run_seed, shrunk
@@ -146,7 +145,7 @@ def main(arguments: Sequence[str]) -> int:
                 wrong.append(outcome)
             progress.update(task, advance=1, failed=len(wrong))
     for outcome in wrong:
-        console.print(f"[red]{outcome.stage}[/]: {outcome.reason}")
+        console.print(f"{outcome.stage}: {outcome.reason}", markup=False, highlight=False)
     return report(console, record, seeds) or int(bool(wrong))
 
 

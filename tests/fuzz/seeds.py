@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from random import Random
 
 import torch
-
 from fuzz.check import Outcome, check, check_on_iree, together
 from fuzz.programs import generate
 from fuzz.shrink import shrink

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+import torch
 
+import flambeau
+from flambeau import torchscript
 from flambeau.diagnostics import CompileError
 from flambeau.dialects.context import parse_module
 from flambeau.opt import run_pipeline
@@ -259,6 +262,38 @@ def test_none_defaults_are_resolved(check: Check) -> None:
         }
         """,
     )
+
+
+class Decoder(torch.nn.Module):
+    """Flags whose defaults are in a configuration, and outputs that depend on them, as in transformers."""
+
+    def __init__(self, use_cache: bool) -> None:
+        super().__init__()
+        self.use_cache = use_cache
+
+    def forward(self, x: torch.Tensor, use_cache: bool | None = None, mask: torch.Tensor | None = None):  # type: ignore[no-untyped-def]
+        use_cache = use_cache if use_cache is not None else self.use_cache
+        if mask is not None:
+            x = x + mask
+        cache: list[torch.Tensor] = []
+        if use_cache:
+            cache.append(x.sin())
+        return x.tanh(), cache
+
+
+@pytest.mark.parametrize("use_cache", [True, False])
+@pytest.mark.parametrize("arguments", [1, 2, 3])
+def test_optional_arguments_leave_no_branches(use_cache: bool, arguments: int) -> None:
+    """S18: what nobody passes is None while compiling; None is what it says, and a flag of the model is known."""
+    given = (torch.randn(2, 3), None, torch.randn(3))[:arguments]
+    model = Decoder(use_cache)
+    module = torchscript.compile(model, given, "torch")
+    text = str(module)
+    assert "torch.prim.If" not in text
+    assert "optional" not in text
+    assert ("torch.aten.sin" in text) == use_cache
+    assert ("torch.aten.add.Tensor" in text) == (arguments == 3)
+    torch.testing.assert_close(flambeau.load(module, engine="eager")(*given), model(*given))
 
 
 def test_a_known_branch_is_taken_and_what_nobody_uses_goes(check: Check) -> None:

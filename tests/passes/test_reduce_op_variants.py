@@ -80,7 +80,7 @@ def test_results_that_are_no_tensors_need_no_copy(check: Check) -> None:
         PASS,
         """
         // CHECK: %[[V:.*]] = torch.copy.to_vtensor
-        // CHECK-NEXT: %[[N:.*]] = torch.aten.size.int %[[V]], %{{.*}} : !torch.vtensor<[2,?],f32>, !torch.int -> !torch.int
+        // CHECK-NEXT: %[[N:.*]] = torch.aten.size.int %[[V]], %int1 : !torch.vtensor<[2,?],f32>, !torch.int
         // CHECK-NEXT: func.return %[[N]]
         func.func @f(%a: !torch.tensor<[2,?],f32>) -> !torch.int {
           %int1 = torch.constant.int 1
@@ -166,7 +166,9 @@ def test_a_write_keeps_the_dtype_of_what_is_written(check: Check) -> None:
     check(
         PASS,
         """
-        // CHECK: torch.aten.add.Tensor %{{.*}} -> !torch.vtensor<[2],f16>
+        // CHECK: %[[SUM:.*]] = torch.aten.add.Tensor %{{.*}} -> !torch.vtensor<[2],f32>
+        // CHECK-NEXT: %[[NEW:.*]] = torch.aten.to.dtype %[[SUM]], %int5, {{.*}} -> !torch.vtensor<[2],f16>
+        // CHECK-NEXT: torch.overwrite.tensor.contents %[[NEW]] overwrites %{{.*}}
         func.func @f(%a: !torch.tensor<[2],f16>, %b: !torch.tensor<[2],f32>) -> !torch.tensor<[2],f16> {
           %int1 = torch.constant.int 1
           %0 = torch.aten.add_.Tensor %a, %b, %int1

@@ -79,8 +79,8 @@ def fill_tensor(b: LinalgBuilder, x: Tensor, value: Tensor) -> Tensor:
     return b.broadcast_to(b.to(value, x.dtype), b.sizes(x))
 
 
-@linalg_rule("prim.NumToTensor.Scalar")
-def num_to_tensor(b: LinalgBuilder, value: Any) -> Tensor:
+@linalg_rule("prim.NumToTensor.Scalar", "aten.tensor.int", "aten.tensor.float", "aten.tensor.bool")
+def num_to_tensor(b: LinalgBuilder, value: Any, *_: Any) -> Tensor:
     return b.full([], value, b.out_dtype)
 
 

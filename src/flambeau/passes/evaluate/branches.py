@@ -35,6 +35,7 @@ from flambeau.passes.evaluate.values import (
     Heap,
     Known,
     List,
+    Maybe,
     Storage,
     Tuple,
     Uninitialized,
@@ -190,7 +191,9 @@ class Branches:
         """What is known of a value that is one or the other."""
         if a is b or (isinstance(a, Known) and a == b):
             return a
-        a, b = like(a, b), like(b, a)
+        if self.features.containers:
+            a, b = like(a, b), like(b, a)
+            a, b = like(a, b), like(b, a)
         if isinstance(a, View) and isinstance(b, View):
             if a.same(b):
                 return a
@@ -203,6 +206,8 @@ class Branches:
             new = View(Storage(merge.hole(a, b), self.depth, location=self.t.location))
             merge.views.append((new, a, b))
             return new
+        if isinstance(a, Maybe) and isinstance(b, Maybe):
+            return Maybe(self.merged(a.flag, b.flag, merge), self.merged(a.value, b.value, merge))
         if isinstance(a, Tuple) and isinstance(b, Tuple) and len(a.items) == len(b.items):
             return Tuple(tuple(self.merged(x, y, merge) for x, y in zip(a.items, b.items, strict=True)))
         if isinstance(a, List) and isinstance(b, List):
@@ -293,6 +298,8 @@ class Branches:
             return results[value.index]
         if isinstance(value, Tuple):
             return Tuple(tuple(self.filled(v, results) for v in value.items))
+        if isinstance(value, Maybe):
+            return Maybe(self.filled(value.flag, results), self.filled(value.value, results))
         if isinstance(value, View) and isinstance(value.storage.content, Hole):
             value.storage.content = results[value.storage.content.index]
         if isinstance(value, List) and value.depth == self.depth:

@@ -79,6 +79,7 @@ from flambeau.passes.evaluate.values import (
     Heap,
     Known,
     List,
+    Maybe,
     Storage,
     Tuple,
     Uninitialized,
@@ -510,6 +511,8 @@ class Evaluator(Tensors, Branches, Loops):
                 pairs = [(self.materialize(k), self.materialize(v)) for k, v in value.content]
                 operands = [*(k for k, _ in pairs), *(v for _, v in pairs)]
                 return self.t.value(DictConstructOp, operands, value.type)
+            case Maybe():
+                raise Unsupported("whether this is None is known only at run time")
             case Both(flags):
                 first, *rest = flags
                 for flag in rest:

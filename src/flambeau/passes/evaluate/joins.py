@@ -21,7 +21,7 @@ from flambeau.dialects.torch.types import (
     is_subtype,
     optional_of,
 )
-from flambeau.passes.evaluate.values import List, Step, Tuple, Uninitialized, View
+from flambeau.passes.evaluate.values import Known, List, Maybe, Step, Tuple, Uninitialized, View
 
 
 def join_types(a: Attribute, b: Attribute) -> Attribute:
@@ -76,7 +76,15 @@ def has_no_effect(block: Block) -> bool:
 
 
 def like(value: Any, other: Any) -> Any:
-    """A value that nobody looks at, in the form of the one that it stands for."""
+    """A value in the form of another: None and what nobody looks at take the structure of what they stand for."""
+    if isinstance(other, Maybe) and not isinstance(value, Maybe):
+        if value == Known(None):
+            return Maybe(Known(False), like(Uninitialized(NONE), other.value))
+        return Maybe(Known(True), value)
+    if value == Known(None) and not isinstance(other, Uninitialized) and other != value and not _is_optional(other):
+        return Maybe(Known(False), like(Uninitialized(NONE), other))
+    if other == Known(None) and not isinstance(value, Uninitialized | Maybe) and value != other:
+        return value if _is_optional(value) else Maybe(Known(True), value)
     if not isinstance(value, Uninitialized):
         return value
     if isinstance(other, Tuple):
@@ -84,3 +92,7 @@ def like(value: Any, other: Any) -> Any:
     if isinstance(other, List):
         return List((value,) * len(other.content), other.depth, element_type=other.element_type)
     return value
+
+
+def _is_optional(value: Any) -> bool:
+    return isinstance(value, SSAValue) and isinstance(value.type, OptionalType)

@@ -20,6 +20,7 @@ from flambeau.passes.evaluate.values import (
     Heap,
     Known,
     List,
+    Maybe,
     Stale,
     Storage,
     Tuple,
@@ -132,6 +133,8 @@ class Loop:
     """Tensors that change, and the tensors outside that they may be."""
     peers: set[tuple[Path, Path]] = field(default_factory=set)
     """Pairs of tensors that change and may be one."""
+    originals: dict[Path, Any] = field(default_factory=dict)
+    """What is at the places that change, before the loop."""
     grown: bool = False
     start: int = field(default_factory=SERIAL.__next__)
     """Whatever was born later was made inside the loop."""
@@ -184,7 +187,7 @@ class Loop:
         for path, aliases in self.aliases.items():
             for i, alias in enumerate(aliases):
                 if alias.is_exact and path in self.carried:
-                    init = self.at(path, self.inits)
+                    init = self.originals.get(path)
                     slots.append(((ALIAS, path, i), Known(isinstance(init, View) and init.same(alias.view))))
                     found[path, i] = make(BOOL)
         return found
@@ -206,6 +209,7 @@ class Loop:
         if path in self.carried:
             new = make(self.carried[path])
             slots.append((path, value))
+            self.originals[path] = value
             if not isinstance(value, View):
                 if not isinstance(value, Uninitialized):
                     return new
@@ -215,6 +219,11 @@ class Loop:
                 return wrapped
             made[path] = Storage(new, e.depth, location=e.t.location)
             return View(made[path])
+        if isinstance(value, Maybe):
+            flag, inner = ((*path, key) for key in ("flag", "value"))
+            return Maybe(
+                self.assumed(value.flag, flag, make, slots, made), self.assumed(value.value, inner, make, slots, made)
+            )
         if isinstance(value, Tuple):
             return Tuple(tuple(self.assumed(v, (*path, i), make, slots, made) for i, v in enumerate(value.items)))
         if isinstance(value, List) and path in self.rebound:
@@ -234,10 +243,13 @@ class Loop:
         e = self.e
         self.holders: dict[Storage, Path] = {}
         for i, now in enumerate(nexts):
-            init = like(self.inits[i], now)
+            init = self.inits[i]
+            if e.features.containers:
+                init = like(init, now)
+                now = like(now, init)
             if init is not self.inits[i]:
                 self.inits[i], self.grown = init, True
-            self.compare(init, like(now, init), (i,))
+            self.compare(init, now, (i,))
         for owner, name, before in list(e.heap.changed(mark)):
             if not isinstance(owner, Cell) or owner.depth >= e.depth:
                 if name == "steps" and owner.born < self.start:
@@ -279,6 +291,9 @@ class Loop:
             self.widen(path, e.view_type(before), now)
             self.alias(path, before)
             self.alias(path, now)
+        elif isinstance(before, Maybe) and isinstance(now, Maybe):
+            self.compare(before.flag, now.flag, (*path, "flag"))
+            self.compare(before.value, now.value, (*path, "value"))
         elif isinstance(before, Tuple) and isinstance(now, Tuple) and len(before.items) == len(now.items):
             for i, (a, b) in enumerate(zip(before.items, now.items, strict=True)):
                 self.compare(a, b, (*path, i))
@@ -360,7 +375,9 @@ class Loop:
             return first.content
         value: Any = first if isinstance(first, Cell) else nexts[first]
         for key in rest:
-            if isinstance(value, Tuple):
+            if isinstance(value, Maybe):
+                value = getattr(value, key)
+            elif isinstance(value, Tuple):
                 value = value.items[key]
             elif isinstance(value, List):
                 value = value.content[key]

@@ -27,7 +27,7 @@ from flambeau.dialects.torch.types import (
     to_value,
 )
 from flambeau.ir.conversion import RuleTable
-from flambeau.passes.evaluate.values import Cell, Dict, Known, List, Object, Storage, Tuple, Uninitialized, View
+from flambeau.passes.evaluate.values import Cell, Dict, Known, List, Maybe, Object, Storage, Tuple, Uninitialized, View
 
 if TYPE_CHECKING:
     from flambeau.passes.evaluate.evaluator import Evaluator
@@ -472,7 +472,7 @@ def slot_set(e: Evaluator, op: Any, new: Any) -> Any:
 def unchecked_cast(e: Evaluator, op: Operation, value: Any) -> Any:
     if isinstance(value, SSAValue) and isinstance(value.type, OptionalType):
         raise NotKnown
-    return value
+    return value.value if isinstance(value, Maybe) else value
 
 
 @rule("derefine")
@@ -482,10 +482,12 @@ def derefine(e: Evaluator, op: Operation, value: Any) -> Any:
 
 @rule("aten.__is__")
 def is_(e: Evaluator, op: Operation, a: Any, b: Any) -> Any:
-    if b == Known(None):
-        return Known(is_none(a))
     if a == Known(None):
-        return Known(is_none(b))
+        a, b = b, a
+    if b == Known(None):
+        if isinstance(a, Maybe):
+            return Known(not a.flag.value) if isinstance(a.flag, Known) else e.negated(a.flag)
+        return Known(is_none(a))
     if isinstance(a, View | Cell) and isinstance(b, View | Cell):
         # Each stands for one object of the program.
         return Known(a is b)
@@ -494,7 +496,8 @@ def is_(e: Evaluator, op: Operation, a: Any, b: Any) -> Any:
 
 @rule("aten.__isnot__")
 def isnot(e: Evaluator, op: Operation, a: Any, b: Any) -> Any:
-    return Known(not is_(e, op, a, b).value)
+    same = is_(e, op, a, b)
+    return Known(not same.value) if isinstance(same, Known) else e.negated(same)
 
 
 @rule("prim.Uninitialized")

@@ -135,17 +135,17 @@ class Tensors:
             value = put_back(self.t, whole, step, self.cast(value, step.type))
         return self.cast(value, view.storage.content.type) if view.steps else value
 
-    def set_content(self, cell: Cell, content: Any, came_from: Cell | None = None) -> None:
-        """Change a cell, and what is linked to it."""
+    def set_content(self, cell: Cell, content: Any, path: tuple[Cell, ...] = ()) -> None:
+        """Change a cell, and what is linked to it, directly or by way of others."""
         self.heap.set(cell, "content", content)
         if isinstance(cell, Storage) and cell.argument is not None:
             value = self.cast(content, to_value(cell.argument.type))
             self.t.emit(OverwriteTensorContentsOp, (value, cell.argument))
         for link in cell.links:
-            if link.other is not came_from:
-                self.follow(cell, link)
+            if link.other not in path:
+                self.follow(cell, link, (*path, cell))
 
-    def follow(self, written: Cell, link: Link) -> None:
+    def follow(self, written: Cell, link: Link, path: tuple[Cell, ...]) -> None:
         """Do to one side of a link what was done to the other."""
         other, view = link.other, link.view
         if link.condition is None or view is None or not isinstance(written, Storage):
@@ -156,7 +156,7 @@ class Tensors:
         else:
             content = written.content
             new = self.choose(link.condition, lambda: self.with_part(view, content), other.content)
-        self.set_content(other, new, written)
+        self.set_content(other, new, path)
 
     def link(self, a: Storage, b: Storage, condition: SSAValue | None = None, view: View | None = None) -> None:
         """From now on, two storages may be one."""

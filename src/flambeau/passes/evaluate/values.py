@@ -70,6 +70,15 @@ class Tuple:
     items: tuple[Any, ...]
 
 
+@dataclass(frozen=True, eq=False)
+class Maybe:
+    """A value or None, as a flag says at run time."""
+
+    flag: Any
+    """A known or unknown bool: whether there is a value."""
+    value: Any
+
+
 @dataclass(eq=False)
 class Cell:
     """Something that can be written."""

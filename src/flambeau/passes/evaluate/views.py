@@ -70,7 +70,7 @@ def _whole(t: TorchEmitter, whole: SSAValue, step: Step, part: SSAValue) -> SSAV
 
 
 def _same_size_only(t: TorchEmitter, whole: SSAValue, step: Step, part: SSAValue) -> SSAValue:
-    if whole.type != part.type:
+    if whole.type != part.type or not isinstance(whole.type, TensorType) or whole.type.shape is None:
         raise Unsupported(
             f"a write through {step.name} cannot be expressed on values: several of its elements are one in memory",
             "Write to the base tensor, or clone() before writing.",

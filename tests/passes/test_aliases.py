@@ -1,0 +1,354 @@
+"""Tensors, lists and tuples under several names: scripted programs whose flags and counts are known at run time only.
+
+Each program is compiled once and run for all flags and counts; PyTorch says what must come out.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import flambeau
+from flambeau import torchscript
+
+PROGRAMS: list[Callable[..., Any]] = []
+
+
+def program(function: Callable[..., Any]) -> Callable[..., Any]:
+    PROGRAMS.append(function)
+    return function
+
+
+# --- Branches ---
+
+
+@program
+def a_view_of_one_or_the_other(p: bool, q: bool, n: int, a: Tensor, b: Tensor):
+    c = a if p else b
+    c[0].neg_()
+    return a, b, c
+
+
+@program
+def an_original_is_written_and_a_view_of_the_choice_read(p: bool, q: bool, n: int, a: Tensor, b: Tensor):
+    c = a if p else b
+    v = c[0]
+    a.neg_()
+    v += 1
+    return a, b, c
+
+
+@program
+def a_choice_of_a_choice(p: bool, q: bool, n: int, a: Tensor, b: Tensor):
+    c = a if p else b
+    d = c if q else a
+    d.neg_()
+    a += 1
+    return a, b, c, d
+
+
+@program
+def rows_of_one_or_the_other(p: bool, q: bool, n: int, a: Tensor, b: Tensor):
+    if p:
+        c = a[0]
+    else:
+        c = b[1]
+    a += 1
+    c.neg_()
+    return a, b, c
+
+
+@program
+def a_row_or_a_copy(p: bool, q: bool, n: int, a: Tensor, b: Tensor):
+    c = a[0] if p else a[1].clone()
+    c.neg_()
+    a *= 2
+    return a, b, c
+
+
+@program
+def the_branches_write_what_they_give(p: bool, q: bool, n: int, a: Tensor, b: Tensor):
+    if p:
+        a += 1
+        c = a
+    else:
+        b.neg_()
+        c = b
+    c += 1
+    return a, b, c
+
+
+@program
+def a_pair_in_one_order_or_the_other(p: bool, q: bool, n: int, a: Tensor, b: Tensor):
+    t = (a, b) if p else (b, a)
+    t[0].add_(1)
+    t[1].neg_()
+    return a, b, t[0], t[1]
+
+
+@program
+def one_tensor_twice(p: bool, q: bool, n: int, a: Tensor, b: Tensor):
+    t = (a, a) if p else (b, b)
+    t[0].add_(1)
+    t[1].neg_()
+    return a, b, t[0], t[1]
+
+
+@program
+def a_tensor_or_none(p: bool, q: bool, n: int, a: Tensor, b: Tensor):
+    o: Tensor | None = None
+    if p:
+        o = a
+    if o is not None:
+        o.neg_()
+    return a, b
+
+
+@program
+def a_row_that_the_run_time_chooses(p: bool, q: bool, n: int, a: Tensor, b: Tensor):
+    v = a[n % 2]
+    v.neg_()
+    a += 1
+    return a, b, v
+
+
+# --- Loops ---
+
+
+@program
+def inner_and_outer_loop(p: bool, q: bool, n: int, a: Tensor, b: Tensor):
+    for _ in range(n):
+        for j in range(n):
+            a[1] += j
+    return a, b
+
+
+@program
+def only_the_first_iteration_writes_to_the_original(p: bool, q: bool, n: int, a: Tensor, b: Tensor):
+    c = a
+    for _ in range(n):
+        c += 1
+        c = c * 2
+    return a, b, c
+
+
+@program
+def a_branch_in_a_loop_keeps_or_replaces(p: bool, q: bool, n: int, a: Tensor, b: Tensor):
+    c = a
+    for _ in range(n):
+        if q:
+            c = c + 1
+        c.neg_()
+    return a, b, c
+
+
+@program
+def a_branch_in_a_loop_goes_over_to_another(p: bool, q: bool, n: int, a: Tensor, b: Tensor):
+    c = a
+    for i in range(n):
+        if q and i == 1:
+            c = b
+        c += 1
+    c.neg_()
+    return a, b, c
+
+
+@program
+def a_row_of_another_number_in_each_iteration(p: bool, q: bool, n: int, a: Tensor, b: Tensor):
+    v = a[0]
+    for _ in range(n):
+        v.neg_()
+        v = a[1]
+    v += 1
+    return a, b, v
+
+
+@program
+def the_last_and_the_one_before(p: bool, q: bool, n: int, a: Tensor, b: Tensor):
+    last, before = a, b
+    for _ in range(n):
+        before.neg_()
+        last, before = last + 1, last
+    before += 1
+    return a, b, last, before
+
+
+@program
+def two_change_places(p: bool, q: bool, n: int, a: Tensor, b: Tensor):
+    c, d = a, b
+    for _ in range(n):
+        c += 1
+        c, d = d, c
+    return a, b, c, d
+
+
+@program
+def one_of_two_that_changed_places_is_written(p: bool, q: bool, n: int, a: Tensor, b: Tensor):
+    c, d = a, b
+    for _ in range(n):
+        c, d = d, c
+    c += 1
+    return a, b, c, d
+
+
+@program
+def what_the_loop_gives_is_written(p: bool, q: bool, n: int, a: Tensor, b: Tensor):
+    c = a
+    for _ in range(n):
+        c = b
+    c.neg_()
+    return a, b, c
+
+
+@program
+def a_loop_that_a_tensor_ends(p: bool, q: bool, n: int, a: Tensor, b: Tensor):
+    i = 0
+    while bool(a.sum() < 20) and i < n:
+        a += 1
+        i += 1
+    return a, b, i
+
+
+@program
+def a_break(p: bool, q: bool, n: int, a: Tensor, b: Tensor):
+    for i in range(n):
+        if q and i == 1:
+            break
+        a += 1
+    return a, b
+
+
+@program
+def a_tuple_in_a_loop(p: bool, q: bool, n: int, a: Tensor, b: Tensor):
+    t = (a, b)
+    for _ in range(n):
+        t[0].add_(1)
+        t = (t[1], t[0])
+    t[0].neg_()
+    return a, b, t[0]
+
+
+# --- Lists and dictionaries ---
+
+
+@program
+def a_list_whose_element_a_loop_replaces(p: bool, q: bool, n: int, a: Tensor, b: Tensor):
+    items = [a, b]
+    for _ in range(n):
+        items[0] = items[0] + 1
+    c = items[0]
+    c += 1
+    return a, b, c
+
+
+@program
+def a_list_whose_elements_a_loop_exchanges(p: bool, q: bool, n: int, a: Tensor, b: Tensor):
+    items = [a, b]
+    for _ in range(n):
+        first = items[0]
+        first += 1
+        items[0] = items[1]
+        items[1] = first
+    c = items[0]
+    c.neg_()
+    return a, b, c
+
+
+@program
+def a_list_whose_element_a_branch_replaces(p: bool, q: bool, n: int, a: Tensor, b: Tensor):
+    items = [a, b]
+    if p:
+        items[0] = b
+    c = items[0]
+    c.neg_()
+    return a, b, c
+
+
+@program
+def one_list_or_another(p: bool, q: bool, n: int, a: Tensor, b: Tensor):
+    items = [a, b] if p else [b, a]
+    c = items[0]
+    c.neg_()
+    return a, b, c
+
+
+@program
+def a_list_under_two_names(p: bool, q: bool, n: int, a: Tensor, b: Tensor):
+    items = [a]
+    same = items
+    same.append(b)
+    items[1].neg_()
+    return a, b, len(items)
+
+
+@program
+def a_dictionary_in_a_loop(p: bool, q: bool, n: int, a: Tensor, b: Tensor):
+    d: dict[str, Tensor] = {"a": a}
+    for _ in range(n):
+        d["a"] = d["a"] * 2
+    d["b"] = b
+    d["b"].neg_()
+    return a, b, d["a"]
+
+
+@program
+def views_in_a_list(p: bool, q: bool, n: int, a: Tensor, b: Tensor):
+    rows: list[Tensor] = []
+    for i in range(2):
+        rows.append(a[i])
+    a += 1
+    rows[1].neg_()
+    return a, b, torch.stack(rows)
+
+
+# --- Views ---
+
+
+@program
+def overlapping_parts(p: bool, q: bool, n: int, a: Tensor, b: Tensor):
+    left, right = a[:, 0:2], a[:, 1:3]
+    left += 1
+    right.neg_()
+    left += 1
+    return a, b, left, right
+
+
+@program
+def a_view_that_changes_its_shape(p: bool, q: bool, n: int, a: Tensor, b: Tensor):
+    v = a.detach()
+    v.t_()
+    v[0] += 1
+    v.unsqueeze_(0)
+    return a, b, v
+
+
+@program
+def a_row_is_copied_over_a_matrix(p: bool, q: bool, n: int, a: Tensor, b: Tensor):
+    b.copy_(a[0])
+    a.fill_(3.0)
+    return a, b
+
+
+@program
+def a_mask_over_a_view(p: bool, q: bool, n: int, a: Tensor, b: Tensor):
+    v = a.t()
+    v.masked_fill_(v < 0, 0.0)
+    a[b > 0] = 7.0
+    return a, b, v
+
+
+@pytest.mark.parametrize("function", PROGRAMS, ids=lambda f: f.__name__)
+def test_a_compiled_program_does_what_pytorch_does(function: Callable[..., Any]) -> None:
+    """S15, S17, S82: whatever the flags and counts; the arguments are compared too."""
+    module = torchscript.compile(function, (True, True, 1, torch.zeros(2, 3), torch.zeros(2, 3)), "torch")
+    run = flambeau.load(module, engine="eager")
+    for p, q, n in itertools.product((True, False), (True, False), (0, 1, 2, 5)):
+        ours, eagers = ([torch.arange(-3.0, 3.0).view(2, 3), torch.arange(6.0).view(2, 3)] for _ in range(2))
+        expected = function(p, q, n, *eagers)
+        torch.testing.assert_close(run(p, q, n, *ours), expected, msg=lambda m: f"{m}\n{module}")
+        torch.testing.assert_close(ours, eagers)
