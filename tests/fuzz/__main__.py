@@ -1,7 +1,7 @@
 """Run many random programs: `make fuzz`, or `make fuzz ARGS="--programs 10000"`.
 
 Each program comes from a number, its seed, so a failure is reproduced with `make fuzz ARGS="--seed 17"`. What is done
-is written down, and a run that was stopped goes on where it was; `--restart` begins anew.
+is written down: a run that was stopped goes on where it was, and what failed runs again; `--restart` begins anew.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ class Record:
             path.unlink(missing_ok=True)
         for line in path.read_text().splitlines() if path.exists() else ():
             entry = json.loads(line)
-            self.outcomes[entry.pop("seed")] = Outcome(**entry)
+            seed = entry.pop("seed")
+            self.outcomes[seed] = Outcome(**entry)
 
     def add(self, seed: int, outcome: Outcome) -> None:
         self.outcomes[seed] = outcome
@@ -127,7 +128,7 @@ def main(arguments: Sequence[str]) -> int:
         show(console, options.seed, program, outcome)
         return int(outcome.status == "failed")
     seeds = range(options.start, options.start + options.programs)
-    todo = [s for s in seeds if s not in record.outcomes]
+    todo = [s for s in seeds if s not in record.outcomes or record.outcomes[s].status == "failed"]
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, TextColumn("{task.fields[failed]} failed"), console=console) as progress:
         task = progress.add_task("programs", total=len(seeds), completed=len(seeds) - len(todo), failed=0)

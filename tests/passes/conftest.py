@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import itertools
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -39,6 +40,19 @@ def run_filecheck(pipeline: str, text: str) -> None:
     checks = CheckParser(options, io.StringIO(text), *pattern_for_opts(options))
     code = Matcher(options, FInput("<output>", output), checks).run()
     assert code == 0, output
+    verify_with_torch_mlir(output)
+
+
+def verify_with_torch_mlir(text: str) -> None:
+    """Where torch-mlir is installed, it takes the program too."""
+    if find_spec("torch_mlir") is None:
+        return
+    from torch_mlir.dialects import torch as torch_dialect
+    from torch_mlir.ir import Context, Module
+
+    with Context() as context:
+        torch_dialect.register_dialect(context)
+        Module.parse(text).operation.verify()
 
 
 @pytest.fixture

@@ -76,6 +76,7 @@ from flambeau.passes.evaluate.tensors import METADATA_WRITES, Tensors
 from flambeau.passes.evaluate.values import (
     Both,
     Dict,
+    Either,
     Heap,
     Known,
     List,
@@ -513,6 +514,11 @@ class Evaluator(Tensors, Branches, Loops):
                 return self.t.value(DictConstructOp, operands, value.type)
             case Maybe():
                 raise Unsupported("whether this is None is known only at run time")
+            case Either(options):
+                first, *others = [self.materialize(option) for option in options]
+                for flag in others:
+                    (first,) = self.t.op("aten.__or__.bool", (first, flag), (BOOL,))
+                return first
             case Both(flags):
                 first, *rest = flags
                 for flag in rest:

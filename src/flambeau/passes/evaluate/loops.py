@@ -17,6 +17,7 @@ from flambeau.passes.evaluate.values import (
     SERIAL,
     Both,
     Cell,
+    Either,
     Heap,
     Known,
     List,
@@ -360,9 +361,10 @@ class Loop:
         if now.same(alias.view):
             return Known(True)
         if not now.steps:
-            for _, flags, view in self.e.reach(now.storage, self.e.depth - 1):
-                if flags is not None and view.same(alias.view):
-                    return Both(flags)
+            reached = self.e.reach(now.storage, self.e.depth - 1)
+            ways = [Both(flags) for _, flags, view in reached if flags is not None and view.same(alias.view)]
+            if ways:
+                return Either(tuple(ways))
         return Known(False)
 
     def at(self, path: Path, nexts: Sequence[Any]) -> Any:

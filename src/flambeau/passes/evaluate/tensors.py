@@ -170,13 +170,12 @@ class Tensors:
         With each, the flags that must all hold, and the view that it is then; None where the program cannot tell.
         """
         links = links or (lambda s: s.links)
-        seen = {storage}
-        todo: list[tuple[Storage, tuple[SSAValue, ...] | None]] = [(storage, ())]
+        todo: list[tuple[tuple[Storage, ...], tuple[SSAValue, ...] | None]] = [((storage,), ())]
         while todo:
-            at, flags = todo.pop()
-            for link in links(at):
+            path, flags = todo.pop()
+            for link in links(path[-1]):
                 other, view = link.other, link.view
-                if other in seen or not isinstance(other, Storage):
+                if other in path or not isinstance(other, Storage):
                     continue
                 together: tuple[SSAValue, ...] | None = None
                 if flags is not None and link.condition is not None and view is not None and view.storage is other:
@@ -184,8 +183,7 @@ class Tensors:
                 if other.depth <= limit:
                     yield other, together, view if together is not None else None
                 else:
-                    seen.add(other)
-                    todo.append((other, together if view is not None and not view.steps else None))
+                    todo.append(((*path, other), together if view is not None and not view.steps else None))
 
     def on_tensors(self, op: TorchOp) -> bool:
         """Evaluate an op that copies, writes or looks at a part; False for all others."""

@@ -193,6 +193,13 @@ class Both:
 
 
 @dataclass(frozen=True)
+class Either:
+    """True where one of these conjunctions is."""
+
+    options: tuple[Both, ...]
+
+
+@dataclass(frozen=True)
 class Stale:
     """Why a storage may not be looked at: it was written through an alias."""
 
