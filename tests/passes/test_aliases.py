@@ -266,7 +266,7 @@ def a_tuple_in_a_loop(p: bool, q: bool, n: int, a: Tensor, b: Tensor):
 @program
 def a_view_of_what_a_loop_carries(p: bool, q: bool, n: int, a: Tensor, b: Tensor):
     c = a
-    for i in range(n):
+    for _ in range(n):
         v = c[0]
         v += 1
         if p:
@@ -289,7 +289,7 @@ def a_return_in_a_loop(p: bool, q: bool, n: int, a: Tensor, b: Tensor):
 @program
 def two_views_change_places(p: bool, q: bool, n: int, a: Tensor, b: Tensor):
     v, w = a[0], a[1]
-    for i in range(n):
+    for _ in range(n):
         v, w = w, v
     v += 1
     w *= 3
@@ -383,7 +383,7 @@ def views_in_a_list(p: bool, q: bool, n: int, a: Tensor, b: Tensor):
 @program
 def views_change_places_in_a_list(p: bool, q: bool, n: int, a: Tensor, b: Tensor):
     rows = [a[0], a[1]]
-    for i in range(n):
+    for _ in range(n):
         rows[0] += 1
         rows[1] *= 2
         rows[0], rows[1] = rows[1], rows[0]
@@ -410,7 +410,7 @@ def a_dictionary_that_a_branch_changes(p: bool, q: bool, n: int, a: Tensor, b: T
     if p:
         d["x"] = b
     d["x"].add_(1)
-    for k, v in d.items():
+    for v in d.values():
         v.neg_()
     return a, b, d["x"]
 
@@ -427,7 +427,7 @@ def a_pair_of_lists_in_one_order_or_the_other(p: bool, q: bool, n: int, a: Tenso
 @program
 def a_new_list_in_each_iteration(p: bool, q: bool, n: int, a: Tensor, b: Tensor):
     xs = [a, b]
-    for i in range(n):
+    for _ in range(n):
         xs = [xs[1], xs[0] + 1]
     xs[0].neg_()
     return a, b, xs[0], xs[1]

@@ -83,7 +83,7 @@ def static(size: Size) -> int | None:
 _NO_OVERFLOW_FLAGS = {"overflowFlags": arith.IntegerOverflowAttr("none")}
 
 _CMP = {"eq": 0, "ne": 1, "slt": 2, "sle": 3, "sgt": 4, "sge": 5, "ult": 6, "ule": 7, "ugt": 8, "uge": 9}
-_CMP_PROPERTIES = {name: {"predicate": IntegerAttr(i, i64)} for name, i in _CMP.items()}
+CMP_PROPERTIES = {name: {"predicate": IntegerAttr(i, i64)} for name, i in _CMP.items()}
 
 
 class LoweringBuilder(OpBuilder):
@@ -243,7 +243,7 @@ class LoweringBuilder(OpBuilder):
             )
         if a is b:
             return predicate in ("eq", "sle", "sge")
-        return self.value(arith.CmpiOp, (self.index(a), self.index(b)), i1, _CMP_PROPERTIES[predicate])
+        return self.value(arith.CmpiOp, (self.index(a), self.index(b)), i1, CMP_PROPERTIES[predicate])
 
     def select(self, condition: bool | SSAValue, a: Size, b: Size) -> Size:
         if isinstance(condition, bool):

@@ -15,7 +15,7 @@ both.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -271,12 +271,37 @@ class Evaluator(Tensors, Branches, Loops):
         rule = RULES.get(op.overload) if self.features.containers else None
         if rule is None:
             return False
+        values = [self.values[o] for o in op.operands]
         try:
-            result = rule(self, op, *[self.values[o] for o in op.operands])
+            result = rule(self, op, *values)
         except NotKnown:
+            if self.features.tensors:
+                self.some_element(op, values)
             return False
         self.record(op, result)
         return True
+
+    def some_element(self, op: TorchOp, values: Sequence[Any]) -> None:
+        """Refuse an op on a container that is followed, where nothing tells which element it reads or writes."""
+        containers = [v for v in values if isinstance(v, List | Dict | Tuple) and any(self.tensors_in(v))]
+        if not containers or op.schema is None:
+            return
+        if op.schema.is_mutable or any(r.alias is not None for r in op.schema.returns):
+            raise Unsupported(
+                "which element of a list or dictionary this is, is known only at run time",
+                "Use an index that does not depend on data, or stack the tensors and index the stack.",
+            )
+
+    def tensors_in(self, value: Any) -> Iterator[View]:
+        """The tensors that a value holds."""
+        if isinstance(value, View):
+            yield value
+        elif isinstance(value, Tuple):
+            for item in value.items:
+                yield from self.tensors_in(item)
+        elif isinstance(value, List | Dict):
+            for item in value.content:
+                yield from self.tensors_in(item[1] if isinstance(value, Dict) else item)
 
     def record(self, op: Operation, result: Any) -> None:
         """Remember the results of an op."""

@@ -88,7 +88,7 @@ class Tensors:
             made = cell.location if isinstance(cell, Storage) else cell.stale.aliased_at
             raise Unsupported(
                 "this value may have been written through an alias, and the program does not tell whether it was: "
-                f"{_place(made)} and {_place(cell.stale.aliased_at)} may be the same, and "
+                f"{_place(made, cell)} and {_place(cell.stale.aliased_at)} may be the same, and "
                 f"{_place(cell.stale.written_at)} writes to one of them",
                 "clone() one of the two before writing.",
                 cell.stale.written_at,
@@ -384,8 +384,12 @@ def _copies(schema: Schema, values: Sequence[Any]) -> bool:
     return at is not None and values[at] != Known(False)
 
 
-def _place(location: Attribute) -> str:
+def _place(location: Attribute, cell: Cell | None = None) -> str:
     frame = user_frame(location)
+    if frame is None and isinstance(cell, Storage) and isinstance(cell.content.owner, Block):
+        return f"the argument {cell.content.name_hint!r}"
+    if frame is None and isinstance(cell, Storage) and cell.argument is not None:
+        return f"the argument {cell.argument.name_hint!r}"
     if frame is None:
         return "a value without a source line"
     return f"`{frame.source}` ({frame})" if frame.source else str(frame)

@@ -1,0 +1,1 @@
+"""Rules on whole tensors, for targets whose ops take tensors; whole/builder.py explains."""
