@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -66,6 +67,10 @@ def check(
     return check_all([(function, inputs)], dynamic=dynamic, rtol=rtol, atol=atol)
 
 
+TARGET = os.environ.get("FLAMBEAU_TEST_TARGET", "linalg-on-tensors")
+"""What the programs of these tests are lowered to."""
+
+
 def check_all(
     cases: Sequence[tuple[Callable[..., Any], Sequence[Any]]],
     *,
@@ -86,7 +91,7 @@ def check_all(
             )
         }
     expected = model(*(x.clone() if isinstance(x, torch.Tensor) else x for x in arguments))
-    module = flambeau.compile(model, arguments, dynamic_shapes=shapes)
+    module = flambeau.compile(model, arguments, dynamic_shapes=shapes, output_type=TARGET)
     run = flambeau.load(module, engine="iree", profile="quick", device="local-sync")
     actual = run(*arguments)
     for i, (a, e) in enumerate(zip(actual, expected, strict=True)):

@@ -166,10 +166,14 @@ def compile(
     return module
 
 
+ARCHIVES = (".pt", ".pth", ".ts")
+"""What files with TorchScript programs are called."""
+
+
 def _is_torchscript(model: Any) -> bool:
     """Whether a program is TorchScript; only where torch is imported can there be one, but for an archive."""
     if isinstance(model, (str, Path)):
-        return True
+        return Path(model).suffix in ARCHIVES
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(model, (torch.jit.ScriptModule, torch.jit.ScriptFunction))
 
@@ -234,6 +238,10 @@ def _lowering(output: OutputType) -> Callable[[ModuleOp], ModuleOp]:
         from flambeau.lowering.linalg.lower import lower_to_linalg
 
         return lower_to_linalg
+    if output is OutputType.STABLEHLO:
+        from flambeau.lowering.stablehlo.lower import lower_to_stablehlo
+
+        return lower_to_stablehlo
     raise CompileError(
         [
             Diagnostic(

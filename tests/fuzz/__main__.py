@@ -73,7 +73,7 @@ def _finished(waiting: dict[Future[Outcome], int]) -> Iterator[tuple[int, Outcom
 
 def batches(record: Record) -> Iterator[list[int]]:
     """The programs that also run on IREE."""
-    chosen = [s for s, o in sorted(record.outcomes.items()) if s % ON_IREE == 0 and o.status == "same"]
+    chosen = [s for s, o in sorted(record.outcomes.items()) if s % ON_IREE == 0 and o.is_compiled]
     chosen = [s for s in chosen if not generate(Random(s)).buffers]
     for at in range(0, len(chosen), BATCH):
         yield chosen[at : at + BATCH]
@@ -105,9 +105,15 @@ def report(console: Console, record: Record, seeds: Sequence[int]) -> int:
         show(console, found[0], *shrunk(found[0]))
         console.print(f"{len(found)} such programs: seeds {', '.join(map(str, found[:12]))}")
     console.rule()
+    shares = {
+        "refused": "refused",
+        "refused alone": "refused by a pass alone",
+        "limited": "that a pass alone has too little to go by",
+        "rejected": "that PyTorch does not accept",
+    }
     console.print(
         f"{len(outcomes)} programs: {tally.counts['same']} the same at every stage, {tally.counts['failed']} failed, "
-        f"{tally.share('refused'):.1%} refused, {tally.share('rejected'):.1%} that PyTorch does not accept"
+        + ", ".join(f"{tally.share(status):.1%} {text}" for status, text in shares.items())
     )
     return 1 if kinds else 0
 

@@ -68,13 +68,12 @@ ON_TOP: dict[str, Sequence[Callable[[ModuleOp], ModuleOp]]] = {
     "all three": (typed, canonicalize, refine_types, maximize_value_semantics),
 }
 """Passes that run on a copy of what those give."""
-WITHOUT_TYPES = ("maximize value semantics", "maximize value semantics with types")
-METADATA_WRITE = re.compile(r"\.(t|unsqueeze|transpose)_\(")
-"""Where tensors change their shapes, nothing is inferred."""
-UNTYPED = re.compile(
+LIMITS = re.compile(
     r"rank is not known|number of parts is not known|dims are not constants|a part whose size is not known"
+    r"|which element of a list or dictionary this is|containers that do not fit together|is first a !torch.none"
 )
-"""What value semantics cannot do alone: types come out of containers only when they are taken apart."""
+"""What passes cannot do alone: types come out of containers only where these are taken apart, elements are known only
+where loops are unrolled."""
 DOCUMENTED = re.compile(
     r"may have been written through an alias"
     r"|has \d+ elements after one branch and \d+ after the other"
@@ -86,6 +85,11 @@ DOCUMENTED = re.compile(
 """What a program may be refused for."""
 
 
+STATUSES = ("failed", "rejected", "refused", "refused alone", "limited", "same")
+"""What can become of a program, the worst first. `refused alone`: by a pass alone, but not by all together. `limited`:
+the same, for one of `LIMITS`; all other stages agree."""
+
+
 class Rejected(Exception):
     """PyTorch does not accept a program, or what it does is not defined."""
 
@@ -95,9 +99,14 @@ class Outcome:
     """What became of a program."""
 
     status: str
-    """`same`, `refused`, `rejected` or `failed`."""
+    """One of `STATUSES`."""
     stage: str = ""
     reason: str = ""
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether all passes together take the program, and rightly."""
+        return self.status in ("refused alone", "limited", "same")
 
     @property
     def kind(self) -> tuple[str, str, str]:
@@ -296,9 +305,10 @@ def _copied(weight: Any) -> Any:
 
 
 def check(program: Program) -> Outcome:
-    """Run a program behind every stage; the first that goes wrong is told, else the first that refuses."""
+    """Run a program behind every stage; the worst that happened is told."""
     outcomes = list(check_stages(program))
-    return min(outcomes, key=lambda o: ("failed", "rejected", "refused", "same").index(o.status))
+    found = min(outcomes, key=lambda o: STATUSES.index(o.status))
+    return found if found.status != "same" else Outcome("same")
 
 
 def check_stages(program: Program) -> Iterator[Outcome]:
@@ -316,11 +326,10 @@ def check_stages(program: Program) -> Iterator[Outcome]:
                 wrong = difference(observe(run, program), wanted)
             yield Outcome("failed", stage, wrong) if wrong else Outcome("same", stage)
         except CompileError as error:
-            untyped = (stage in WITHOUT_TYPES or (stage in ON_TOP and METADATA_WRITE.search(program.source))) and any(
-                UNTYPED.search(d.reason) for d in error.diagnostics
-            )
-            if not untyped:
-                yield refused(error, stage)
+            outcome = refused(error, stage)
+            if outcome.status == "failed" and stage in ON_TOP and is_limit(error):
+                outcome = Outcome("limited", stage, outcome.reason)
+            yield outcome
             if stage in ("import", *IN_ORDER):
                 return
         except Exception as error:
@@ -333,11 +342,18 @@ def refused(error: CompileError, stage: str) -> Outcome:
     """A program that was not compiled: one documented reason suffices, as others may follow from it."""
     for diagnostic in error.diagnostics:
         if DOCUMENTED.search(diagnostic.reason):
-            return Outcome("refused", stage, diagnostic.reason)
+            return Outcome("refused alone" if stage in ON_TOP else "refused", stage, diagnostic.reason)
     return Outcome("failed", stage, f"CompileError: {error.diagnostics[0].reason}\n{error}")
 
 
+def is_limit(error: CompileError) -> bool:
+    return any(LIMITS.search(d.reason) for d in error.diagnostics)
+
+
 # --- On IREE ---
+
+ENGINE_BUGS = re.compile(r"expected rank to be smaller or equal to the other rank")
+"""What IREE makes of correct programs: it folds reshapes of unit dims into slices that cannot be."""
 
 
 def together(programs: Sequence[Program]) -> Program:
@@ -368,6 +384,8 @@ def check_on_iree(program: Program) -> Outcome:
     except CompileError as error:
         return refused(error, stage)
     except Exception as error:
+        if stage == "iree" and ENGINE_BUGS.search(str(error)):
+            return Outcome("rejected", stage, str(error))
         return Outcome("failed", stage, f"{type(error).__name__}: {error}")
     return Outcome("failed", stage, wrong) if wrong else Outcome("same")
 

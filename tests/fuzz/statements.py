@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
+from random import Random
 from typing import Any
 
 import torch
@@ -30,9 +31,16 @@ from fuzz.views import subscript
 class Statements(Expressions):
     """Writes statements and keeps track of what they do."""
 
+    def __init__(self, random: Random) -> None:
+        super().__init__(random)
+        # Each program has a mix of its own: what is rare in one is frequent in another.
+        self.table = [(weight * self.pick([0, 1, 1, 1, 4]), make) for weight, make in _STATEMENTS]
+        if not any(weight for weight, _ in self.table):
+            self.table = _STATEMENTS
+
     def statement(self) -> None:
         self.left -= 1
-        make = self.weighted(_STATEMENTS)
+        make = self.weighted(self.table)
         mark, scopes = len(self.lines), [dict(b.scope) for b in self.blocks]
         depth = len(self.blocks)
         try:

@@ -36,10 +36,12 @@ def test_every_stage_agrees_with_pytorch(part: int) -> None:
         outcome = check(program)
         assert_no_failure(program, outcome)
         tally.add(outcome)
-        if outcome.status == "same" and not program.buffers and seed % 20 < PARTS:
+        if outcome.is_compiled and not program.buffers and seed % 20 < PARTS:
             on_iree.append(program)
-    assert tally.share("refused") <= 0.1
-    assert tally.share("rejected") <= 0.15
+    assert tally.share("refused") < 0.05
+    assert tally.share("refused alone") < 0.15
+    assert tally.share("limited") < 0.75
+    assert tally.share("rejected") < 0.15
     assert on_iree
     assert_same_on_iree(on_iree)
 

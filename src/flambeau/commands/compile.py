@@ -85,7 +85,9 @@ def _compile(
 
 def _load(target: str) -> Any:
     """A model from Python, or the program of a TorchScript archive."""
-    if target.endswith((".pt", ".pth", ".ts")):
+    from flambeau.api import ARCHIVES
+
+    if target.endswith(ARCHIVES):
         from flambeau.torchscript import load_archive
 
         return load_archive(target)

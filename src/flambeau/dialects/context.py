@@ -34,6 +34,9 @@ DIALECTS = {
     "scf": "xdsl.dialects.scf:Scf",
     "cf": "xdsl.dialects.cf:Cf",
     "ml_program": "xdsl.dialects.ml_program:MLProgram",
+    "stablehlo": "flambeau.dialects.stablehlo:Stablehlo",
+    "chlo": "flambeau.dialects.stablehlo:Chlo",
+    "tosa": "flambeau.dialects.tosa:Tosa",
     "torch": "flambeau.dialects.torch.ops:Torch",
     "torch_c": "flambeau.dialects.torch_c:TorchC",
 }

@@ -25,6 +25,10 @@ def generic_text(module: ModuleOp, resource: Callable[[str, str], str] | None = 
     return _GenericPrinter(resource).module(module)
 
 
+_CONSTANTS = {"arith.constant": "value", "stablehlo.constant": "value", "tosa.const": "values"}
+"""Ops that may hold a weight, with the property that does."""
+
+
 class _GenericPrinter:
     """xDSL's printer spends most of its time on types that it has printed before; this one remembers them."""
 
@@ -60,8 +64,8 @@ class _GenericPrinter:
     def op(self, op: Operation, indent: str) -> None:
         results = ", ".join(map(self.name, op.results))
         head = f"{indent}{results} = " if results else indent
-        if self.resource is not None and op.name == "arith.constant":
-            value = op.properties.get("value")
+        if self.resource is not None and op.name in _CONSTANTS:
+            value = op.properties.get(_CONSTANTS[op.name])
             if isinstance(value, DenseResourceAttr):
                 text = self.resource(value.resource_handle.data, self.attribute(value.type))
                 self.lines.append(head + text)

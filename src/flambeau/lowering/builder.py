@@ -94,9 +94,6 @@ class LoweringBuilder(OpBuilder):
     out_length: int | None = None
     """How many elements of the list that the op gives are used; None where that is not known."""
 
-    message: str = ""
-    """What an assertion of the program says."""
-
     def __init__(self, block: Block) -> None:
         super().__init__(block)
         self.entry = block

@@ -110,6 +110,8 @@ class Lowering(Conversion):
             return
         elif isinstance(op, StaticInfoCastOp):
             self.values[op.results[0]] = self._cast(op)
+        elif isinstance(op, RuntimeAssertOp):
+            b.guard(self.values[op.operands[0]], op.properties["message"].data)  # type: ignore[attr-defined]
         elif isinstance(op, func.ReturnOp):
             b.emit(func.ReturnOp, [self._returned(v) for v in op.operands])
         elif isinstance(op, TorchOp):
@@ -133,7 +135,6 @@ class Lowering(Conversion):
         b.outs = tuple(
             (t.shape, _dtype(t)) for r in op.results if isinstance(t := r.type, TensorType) and t.shape is not None
         )
-        b.message = op.properties["message"].data if isinstance(op, RuntimeAssertOp) else ""  # type: ignore[attr-defined]
         if len(op.results) == 1 and isinstance(op.results[0].type, ListType):
             b.out_length = next((len(u.operation.results) for u in op.results[0].uses), None)
         self.record(op, rule(b, *[self.values[v] for v in op.operands]))

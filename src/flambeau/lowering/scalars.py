@@ -201,11 +201,6 @@ def absolute(b: LoweringBuilder, x: Any) -> Any:
     return b.maximum(x, b.sub(0, x)) if x.type == INDEX else abs(as_float(b, x)).value
 
 
-@rule("runtime.assert")
-def runtime_assert(b: LoweringBuilder, condition: Any) -> None:
-    b.guard(condition, b.message or "an assertion of the program does not hold")
-
-
 @rule("aten._assert_scalar")
 def assert_scalar(b: LoweringBuilder, condition: Any, message: str) -> None:
     b.guard(condition if isinstance(condition, (bool, SSAValue)) else bool(condition), message)

@@ -29,6 +29,8 @@ class IreeEngine:
         reuses artefacts on disk.
         """
         try:
+            from xdsl.dialects.builtin import ModuleOp
+
             from flambeau.engines.iree.compiler import compile_mlir
             from flambeau.engines.iree.executable import IreeExecutable
             from flambeau.engines.iree.loops import has_loops_on_tensors, loops_to_branches
@@ -38,7 +40,7 @@ class IreeEngine:
             ) from error
 
         start = time.perf_counter()
-        if has_loops_on_tensors(module.op):
+        if isinstance(program := getattr(module, "op", None), ModuleOp) and has_loops_on_tensors(program):
             module = replace(module, op=loops_to_branches(module.op))
         source = module.engine_text()
         printed = time.perf_counter()

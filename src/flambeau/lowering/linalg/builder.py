@@ -23,6 +23,27 @@ class LinalgBuilder(ShapeBuilder):
 
     index_guards = True
     """Whether to check at run time that indices are in range, as PyTorch does."""
+    loads_are_cheap = True
+    """Whether a body may load any element; where it may not, a load is a gather."""
+    has_scatter = False
+    """Whether the target has an op that writes at computed positions: `scatter`."""
+
+    def scatter(
+        self,
+        x: Tensor,
+        dims: Sequence[int],
+        rows: Tensor,
+        update_sizes: Sequence[Size],
+        values: Callable[[list[Size], list[Size]], Element],
+        reduce: str | None,
+        include_self: bool,
+    ) -> Tensor:
+        """Combine updates into a copy of x: those of `values(update, position)` go to the rows over `dims`."""
+        raise NotImplementedError
+
+    def count_below(self, ascending: Tensor, target: Element) -> Element | None:
+        """Inside a body: how many elements of a 1-d tensor are below the target; None where a search is better."""
+        return None
 
     # --- Reductions ---
 

@@ -51,6 +51,9 @@ def _load_at(b: LinalgBuilder, x: Tensor, position: Sequence[Size | Element]) ->
 
 def first_not_below(b: LinalgBuilder, ascending: Tensor, target: Element) -> Element:
     """Inside a body: the first position in a sorted 1-d tensor whose element is at least `target`; its size if none."""
+    counted = b.count_below(ascending, target)
+    if counted is not None:
+        return counted
 
     def halve(low: Element, high: Element) -> tuple[Element, Element]:
         middle = (low + high).trunc_divide(2)

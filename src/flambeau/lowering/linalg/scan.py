@@ -37,7 +37,10 @@ def scan(b: LinalgBuilder, x: Tensor, dim: int, combine: Combine) -> Tensor:
 
     if isinstance(length, int):
         for k in range(max(length - 1, 0).bit_length()):
-            x = _take_in(b, partial(b.load, x), sizes, x.dtype, dim, 1 << k, combine)
+            if b.loads_are_cheap:
+                x = _take_in(b, partial(b.load, x), sizes, x.dtype, dim, 1 << k, combine)
+            else:
+                x = _take_in_shifted(b, x, sizes, dim, 1 << k, combine)
         return x
 
     def turn(k: SSAValue, running: list[Tensor]) -> list[Tensor]:
@@ -79,6 +82,20 @@ def _take_in(
         return Element(b, exists, dtypes.bool_).select(combine(before, here), here)
 
     return b.generate(sizes, dtype, body)
+
+
+def _take_in_shifted(b: LinalgBuilder, x: Tensor, sizes: list[Size], dim: int, shift: int, combine: Combine) -> Tensor:
+    """The same on whole tensors: the earlier elements are a slice, moved up by a pad."""
+    length = sizes[dim]
+    assert isinstance(length, int)
+    none: list[Size] = [0] * x.rank
+    part = b.slice(x, none, [length - shift if i == dim else s for i, s in enumerate(sizes)], [1] * x.rank)
+    before = b.pad(part, [shift if i == dim else 0 for i in range(x.rank)], none, 0)
+
+    def body(at: list[SSAValue], here: Element, earlier: Element) -> Element:
+        return b.scalar_bool(b.compare("sge", at[dim], shift)).select(combine(earlier, here), here)
+
+    return b.map_indexed([x, before], sizes, x.dtype, body)
 
 
 _NO_FLAGS = {"overflowFlags": arith.IntegerOverflowAttr("none")}

@@ -88,6 +88,8 @@ def scatter_rows(
     if any(isinstance(s, int) and s == 0 for s in (*sizes, count)):
         return x
     rows = b.reshape(rows, [count])
+    if b.has_scatter:
+        return b.scatter(x, dims, rows, update_sizes, values, reduce, include_self)
     dtype = x.dtype.compute
     combine, initial = _REDUCTIONS[reduce] if reduce else (overwrite, lambda _: 0)
     row_sizes = [sizes[d] for d in dims]

@@ -61,6 +61,8 @@ class WholeBuilder(LinalgBuilder):
     """Runs the bodies of rules on whole tensors. Targets implement the methods under "What a target gives"."""
 
     index_guards = False
+    loads_are_cheap = False
+    has_scatter = True
     target: str
 
     def __init__(self, block: Any) -> None:
@@ -488,6 +490,88 @@ class WholeBuilder(LinalgBuilder):
         sizes = [s if n is None else n for s, n in zip(x._sizes, shape, strict=True)]
         return Tensor(self.recast(x.value, type_), x.dtype, sizes)
 
+    # --- Reading and writing at computed positions ---
+
+    def count_below(self, ascending: Tensor, target: Element) -> Element:
+        """Compared with all: without a loop for each element, there is no search."""
+        sizes = self.frames[-1]
+        rank = len(sizes)
+        goal = self.spread(target.value, sizes)
+        with self.frame([*sizes, self.size(ascending, 0)]):
+            mine = Element(self, self.reshaped(goal, [*sizes, 1]), target.dtype)
+            row = self.reshaped(ascending.value, [*[1] * rank, self.size(ascending, 0)])
+            below = (Element(self, row, ascending.dtype) < mine).to(self.counting)
+            total = self.reduced("add", self.spread(below.value, self.frames[-1]), [rank], 0, self.counting)
+        return Element(self, total, self.counting)
+
+    def scatter(
+        self,
+        x: Tensor,
+        dims: Sequence[int],
+        rows: Tensor,
+        update_sizes: Sequence[Size],
+        values: Callable[[list[Size], list[Size]], Element],
+        reduce: str | None,
+        include_self: bool,
+    ) -> Tensor:
+        """Scatter into x with its rows in front: [rows, rest], from updates [updates, rest]."""
+        sizes = self.sizes(x)
+        rest = [d for d in range(x.rank) if d not in dims]
+        order = [*dims, *rest]
+        row_count = self.product([sizes[d] for d in dims])
+        rest_sizes = [sizes[d] for d in rest]
+        width = self.product(rest_sizes)
+        count = self.size(rows, 0)
+        flat = self.reshape(self.transpose(x, order), [row_count, width])
+        dtype = x.dtype.compute
+        with self.frame([*update_sizes, *rest_sizes]):
+            at: list[Size] = [self.loop_index(i) for i in range(len(update_sizes) + len(rest_sizes))]
+            position: list[Size] = [0] * x.rank
+            for i, d in enumerate(rest):
+                position[d] = at[len(update_sizes) + i]
+            update = values(at[: len(update_sizes)], position).to(dtype)
+            updates = Tensor(self.spread(update.value, self.frames[-1]), dtype, self.frames[-1])
+        updates = self.reshape(updates, [count, width])
+        result = self.combined_rows(self.to(flat, dtype), rows, updates, reduce, include_self, dtype)
+        inverse = [order.index(d) for d in range(x.rank)]
+        return self.transpose(self.reshape(self.to(result, x.dtype), [sizes[d] for d in order]), inverse)
+
+    def combined_rows(
+        self, x: Tensor, rows: Tensor, updates: Tensor, reduce: str | None, include_self: bool, dtype: DType
+    ) -> Tensor:
+        """[rows, width] with [updates, width] combined into the rows that they name."""
+        kind = {
+            "sum": "add",
+            "add": "add",
+            "mean": "add",
+            "prod": "mul",
+            "multiply": "mul",
+            "amax": "max",
+            "amin": "min",
+        }
+        combine = kind[reduce] if reduce else None
+        start = x
+        if reduce and not include_self:
+            initial = {"add": 0, "mul": 1, "max": dtype.min, "min": dtype.max}[_COMBINE[reduce]]
+            start = self.full(self.sizes(x), initial, dtype)
+        result = self.scattered(start, rows, updates, combine)
+        if reduce is None or (include_self and reduce != "mean"):
+            return result
+        ones = self.full(self.sizes(updates), 1, dtypes.int64)
+        seen = self.scattered(self.full(self.sizes(x), 0, dtypes.int64), rows, ones, "add")
+
+        def finish(old: Element, new: Element, count: Element) -> Element:
+            if reduce == "mean":
+                total = (count + 1 if include_self else (count == 0).select(1, count)).to(dtype)
+                new = new.floor_divide(total) if dtype.is_integral else new / total
+            return new if include_self else (count == 0).select(old, new)
+
+        return self.elementwise([x, result, seen], finish, dtype, self.sizes(x))
+
+    def scattered(self, x: Tensor, rows: Tensor, updates: Tensor, combine: str | None) -> Tensor:
+        """Write [updates, width] into the rows of [rows, width]; later ones win where nothing combines them."""
+        raise NotImplementedError
+
     # --- Loops ---
 
     def loop(
@@ -504,6 +588,12 @@ class WholeBuilder(LinalgBuilder):
         if self.frames:
             raise Unsupported("a loop for each element")
         return super().while_loop(carried, condition, body)
+
+
+_COMBINE = {
+    "sum": "add", "add": "add", "mean": "add", "prod": "mul", "multiply": "mul", "amax": "max", "amin": "min",
+}  # fmt: skip
+"""What PyTorch's names of reductions do."""
 
 
 def _places(kernel: Sequence[int]) -> Iterator[tuple[int, ...]]:

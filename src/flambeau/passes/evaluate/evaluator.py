@@ -354,13 +354,15 @@ class Evaluator(Tensors, Branches, Loops):
             return self.wrapped(result, old.type)
         element = old.type.element_type
         parts: list[Attribute] | None = None
+        if not isinstance(element, TensorType):
+            return result
         if answers is not None and isinstance(answers[0], list):
             parts = [self.tensor_type(element, m) for m in answers[0]]
         else:
             unpack = next((u.operation for u in old.uses if isinstance(u.operation, ListUnpackOp)), None)
             if unpack is not None:
                 parts = [to_value(r.type) if self.features.tensors else r.type for r in unpack.results]
-        if parts is None or not isinstance(element, TensorType):
+        if parts is None:
             return result
         if not self.features.containers:
             self.part_types[result] = parts
@@ -598,6 +600,11 @@ class Evaluator(Tensors, Branches, Loops):
                 op = CopyToValueTensorOp if isinstance(have, NonValueTensorType) else CopyToNonValueTensorOp
                 value = self.t.value(op, (value,), intern(type(type_), have.data))
             return value if value.type == type_ else self.t.value(StaticInfoCastOp, (value,), type_)
+        if isinstance(have, TupleType) and isinstance(type_, TupleType) and not is_subtype(have, type_):
+            parts = self.t.emit(TupleUnpackOp, (value,), have.data).results
+            return self.t.value(
+                TupleConstructOp, [self.cast(p, t) for p, t in zip(parts, type_.data, strict=True)], type_
+            )
         return self.t.value(DerefineOp, (value,), type_)
 
 

@@ -16,10 +16,12 @@ from flambeau.dialects.torch.types import (
     NUMBER,
     OptionalType,
     TensorType,
+    TupleType,
     UnionType,
     intern,
     is_subtype,
     optional_of,
+    tuple_of,
 )
 from flambeau.passes.evaluate.values import Known, List, Maybe, Step, Tuple, Uninitialized, View
 
@@ -34,6 +36,8 @@ def join_types(a: Attribute, b: Attribute) -> Attribute:
             shape = tuple(x if x == y else None for x, y in zip(a.shape, b.shape, strict=True))
         element = a.element_type if a.element_type == b.element_type else None
         return intern(type(a), (shape, element))
+    if isinstance(a, TupleType) and isinstance(b, TupleType) and len(a.data) == len(b.data):
+        return tuple_of([join_types(x, y) for x, y in zip(a.data, b.data, strict=True)])
     if is_subtype(a, b):
         return b
     if is_subtype(b, a):

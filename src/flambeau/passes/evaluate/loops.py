@@ -134,6 +134,8 @@ class Loop:
     """Tensors that change, and the tensors outside that they may be."""
     peers: set[tuple[Path, Path]] = field(default_factory=set)
     """Pairs of tensors that change and may be one."""
+    scattered: set[Path] = field(default_factory=set)
+    """Tensors that change and are not always contiguous."""
     originals: dict[Path, Any] = field(default_factory=dict)
     """What is at the places that change, before the loop."""
     grown: bool = False
@@ -218,7 +220,8 @@ class Loop:
                 if isinstance(wrapped, View):
                     made[path] = wrapped.storage
                 return wrapped
-            made[path] = Storage(new, e.depth, location=e.t.location)
+            dense = e.is_contiguous(value) and path not in self.scattered
+            made[path] = Storage(new, e.depth, is_contiguous=dense, location=e.t.location)
             return View(made[path])
         if isinstance(value, Maybe):
             flag, inner = ((*path, key) for key in ("flag", "value"))
@@ -284,6 +287,7 @@ class Loop:
             self.widen(path, self.carried[path], now)
             if isinstance(now, View):
                 self.alias(path, now)
+                self.check_dense(path, now)
         elif before is now or (isinstance(before, Known) and before == now):
             return
         elif isinstance(before, View) and isinstance(now, View):
@@ -292,6 +296,7 @@ class Loop:
             self.widen(path, e.view_type(before), now)
             self.alias(path, before)
             self.alias(path, now)
+            self.check_dense(path, now)
         elif isinstance(before, Maybe) and isinstance(now, Maybe):
             self.compare(before.flag, now.flag, (*path, "flag"))
             self.compare(before.value, now.value, (*path, "value"))
@@ -306,6 +311,11 @@ class Loop:
                 self.compare(a, b, (*path, i))
         else:
             self.widen(path, self.type_of(before), now)
+
+    def check_dense(self, path: Path, now: View) -> None:
+        if path not in self.scattered and not self.e.is_contiguous(now):
+            self.scattered.add(path)
+            self.grown = True
 
     def widen(self, path: Path, have: Attribute | None, now: Any) -> None:
         """A place changes from iteration to iteration; its type has to hold for all of them."""

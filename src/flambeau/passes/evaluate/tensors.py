@@ -149,7 +149,7 @@ class Tensors:
         """Do to one side of a link what was done to the other."""
         other, view = link.other, link.view
         if link.condition is None or view is None or not isinstance(written, Storage):
-            self.heap.set(other, "stale", Stale(self.t.location, link.location))
+            self.spoil(other, Stale(self.t.location, link.location))
             return
         if view.storage is written:
             new = self.choose(link.condition, lambda: self.read(View(view.storage, view.steps)), other.content)
@@ -157,6 +157,13 @@ class Tensors:
             content = written.content
             new = self.choose(link.condition, lambda: self.with_part(view, content), other.content)
         self.set_content(other, new, path)
+
+    def spoil(self, cell: Cell, why: Stale) -> None:
+        """Nobody may look at a cell any more, nor at what it may be."""
+        if cell.stale is None:
+            self.heap.set(cell, "stale", why)
+            for link in cell.links:
+                self.spoil(link.other, why)
 
     def link(self, a: Storage, b: Storage, condition: SSAValue | None = None, view: View | None = None) -> None:
         """From now on, two storages may be one."""
@@ -261,12 +268,8 @@ class Tensors:
             if aliases is False:
                 return False
             if aliases is None:
-                # An alias or a copy, as the strides will have it.
-                (value,) = self.t.op(schema.name, (self.read(source), *rest), (type_,))
-                copy = Storage(value, self.depth, is_contiguous=True, location=op.location)
-                self.link(copy, source.storage)
-                self.values[result] = View(copy)
-                return True
+                # As the strides will have it.
+                return self.perhaps_alias(op, schema, source, rest, type_)
         if schema.name == "aten.contiguous":
             self.values[result] = source
             return True
@@ -274,6 +277,16 @@ class Tensors:
             self.values[result] = View(source.storage, source.steps)
             return True
         self.values[result] = View(source.storage, (*source.steps, step))
+        return True
+
+    def perhaps_alias(
+        self, op: TorchOp, schema: Schema, source: View, rest: tuple[SSAValue, ...], type_: Attribute
+    ) -> bool:
+        """An op that gives an alias or a copy, and nothing tells which."""
+        (value,) = self.t.op(schema.name, (self.read(source), *rest), (type_,))
+        copy = Storage(value, self.depth, is_contiguous=True, location=op.location)
+        self.link(copy, source.storage)
+        self.values[op.results[0]] = View(copy)
         return True
 
     def aliases(self, schema: Schema, source: View, type_: Attribute) -> bool | None:

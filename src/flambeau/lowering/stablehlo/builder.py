@@ -1,0 +1,408 @@
+"""The verbs of the rules as StableHLO."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from xdsl.dialects import arith, tensor
+from xdsl.dialects.builtin import (
+    DenseIntOrFPElementsAttr,
+    IntegerAttr,
+    TensorType,
+    i64,
+)
+from xdsl.ir import Attribute, Block, Region, SSAValue
+
+from flambeau.diagnostics import Unsupported
+from flambeau.dialects import stablehlo
+from flambeau.ir import dtypes
+from flambeau.ir.dtypes import DType
+from flambeau.lowering.builder import INDEX, LoweringBuilder, Size, Tensor, i64_array, static, tensor_type, wrap
+from flambeau.lowering.element import Element
+from flambeau.lowering.stablehlo.vocabulary import CONVERSIONS, RULES, SAME, element_of
+from flambeau.lowering.whole.builder import WholeBuilder, shape_of
+
+_REDUCERS = {
+    "add": "add", "mul": "multiply", "max": "maximum", "min": "minimum", "and": "and", "or": "or",
+}  # fmt: skip
+
+
+class StablehloBuilder(WholeBuilder):
+    """Builds StableHLO, with its dynamic ops where sizes are not known."""
+
+    target = "stablehlo"
+
+    # --- Plumbing ---
+
+    def on(
+        self,
+        name: str,
+        operands: Sequence[SSAValue],
+        element: Attribute,
+        properties: Mapping[str, Attribute] | None = None,
+    ) -> SSAValue:
+        """An op whose result has the shape of its last operand."""
+        assert isinstance(operands[-1].type, TensorType)
+        type_ = TensorType(element, operands[-1].type.get_shape())
+        return self.emit(stablehlo.op(name), operands, (type_,), properties or {}).results[0]
+
+    def make(
+        self,
+        name: str,
+        operands: Sequence[SSAValue],
+        type_: Attribute,
+        properties: Mapping[str, Attribute] | None = None,
+        regions: Sequence[Region] = (),
+    ) -> SSAValue:
+        """An op with one result."""
+        return self.emit(stablehlo.op(name), operands, (type_,), properties or {}, regions=regions).results[0]
+
+    def like(self, value: SSAValue, number: Any) -> SSAValue:
+        """A constant of a value's shape and type."""
+        dtype = self.dtype_of(element_of(value))
+        shape = shape_of(value)
+        made = self.splat(number, dtype, [1] * len(shape))
+        return self.broadcast(made, [self.dim_of(value, i) for i in range(len(shape))])
+
+    def dim_of(self, value: SSAValue, dim: int) -> Size:
+        size = shape_of(value)[dim]
+        return size if size is not None else self._dim(value, dim)
+
+    def _dim(self, value: SSAValue, dim: int) -> SSAValue:
+        return LoweringBuilder.value(self, tensor.DimOp, (value, self.index(dim)), INDEX)
+
+    def shape_operand(self, sizes: Sequence[Size]) -> SSAValue:
+        """Sizes as the operand of a dynamic op."""
+        parts = []
+        for size in sizes:
+            if isinstance(size, int):
+                parts.append(self.constant(size, dtypes.int64))
+            else:
+                parts.append(self.emit(arith.IndexCastOp, (size,), (i64,)).results[0])
+        return self.emit(tensor.FromElementsOp, parts, (TensorType(i64, [len(parts)]),)).results[0]
+
+    # --- Elements ---
+
+    def apply(self, name: str, operands: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
+        if name in SAME:
+            return self.on(SAME[name], operands, element)
+        if name in CONVERSIONS:
+            return operands[0] if element_of(operands[0]) == element else self.on("convert", operands, element)
+        rule = RULES.get(name)
+        if rule is None:
+            raise Unsupported(f"StableHLO has no twin of {name}")
+        return rule(self, operands, element, properties)
+
+    def splat(self, value: Any, dtype: DType, shape: Sequence[int]) -> SSAValue:
+        key = ("splat", repr(value), dtype, tuple(shape))
+        return self._constant_op(key, lambda: _constant(value, dtype, shape))
+
+    def dense(self, attr: Attribute, type_: Attribute) -> SSAValue:
+        return self.make("constant", (), type_, {"value": attr})
+
+    def from_scalar(self, value: SSAValue, dtype: DType) -> SSAValue:
+        if value.type != dtype.builtin:
+            value = self.emit(arith.IndexCastOp, (value,), (dtype.builtin,)).results[0]
+        return self.emit(tensor.FromElementsOp, (value,), (tensor_type((), dtype.builtin),)).results[0]
+
+    # --- Shapes ---
+
+    def broadcast(self, value: SSAValue, sizes: Sequence[Size]) -> SSAValue:
+        have = shape_of(value)
+        wanted = tuple(map(static, sizes))
+        if have == wanted and None not in have:
+            return value
+        if have == wanted and all(h is None or h == w for h, w in zip(have, wanted, strict=True)):
+            # A dim that is dynamic on both sides is that of the loop already.
+            return value
+        dims = {"broadcast_dimensions": i64_array(tuple(range(len(have))))}
+        type_ = tensor_type(wanted, element_of(value))
+        if None not in wanted:
+            return self.make("broadcast_in_dim", (value,), type_, dims)
+        return self.make("dynamic_broadcast_in_dim", (value, self.shape_operand(sizes)), type_, dims)
+
+    def reshaped(self, value: SSAValue, sizes: Sequence[Size]) -> SSAValue:
+        have, wanted = shape_of(value), tuple(map(static, sizes))
+        type_ = tensor_type(wanted, element_of(value))
+        if have == wanted and have.count(None) <= 1:
+            return value
+        if None not in wanted:
+            return self.make("reshape", (value,), type_)
+        return self.make("dynamic_reshape", (value, self.shape_operand(sizes)), type_)
+
+    def transposed(self, value: SSAValue, order: Sequence[int]) -> SSAValue:
+        shape = shape_of(value)
+        type_ = tensor_type(tuple(shape[i] for i in order), element_of(value))
+        return self.make("transpose", (value,), type_, {"permutation": i64_array(tuple(order))})
+
+    def sliced(self, x: Tensor, starts: Sequence[Size], sizes: Sequence[Size], steps: Sequence[Size]) -> SSAValue:
+        type_ = tensor_type(tuple(map(static, sizes)), element_of(x.value))
+        own = self.sizes(x)
+        limits = [
+            self.add(s, self.add(self.mul(self.sub(n, 1), k), 1)) for s, n, k in zip(starts, sizes, steps, strict=True)
+        ]
+        limits = [n if _same(lim, n) else lim for lim, n in zip(limits, own, strict=True)]
+        groups = (starts, limits, steps)
+        if all(isinstance(s, int) for group in groups for s in group) and None not in x.shape:
+            names = ("start_indices", "limit_indices", "strides")
+            properties = {n: i64_array(tuple(g)) for n, g in zip(names, groups, strict=True)}
+            return self.make("slice", (x.value,), type_, properties)
+        return self.make("real_dynamic_slice", (x.value, *(self.shape_operand(g) for g in groups)), type_)
+
+    def padded(
+        self, x: Tensor, low: Sequence[Size], high: Sequence[Size], value: Any, sizes: Sequence[Size]
+    ) -> SSAValue:
+        type_ = tensor_type(tuple(map(static, sizes)), element_of(x.value))
+        fill = self.splat(value, x.dtype, []) if not isinstance(value, SSAValue) else self.from_scalar(value, x.dtype)
+        if all(isinstance(p, int) for p in (*low, *high)):
+            properties = {
+                "edge_padding_low": i64_array(tuple(low)),
+                "edge_padding_high": i64_array(tuple(high)),
+                "interior_padding": i64_array((0,) * x.rank),
+            }
+            return self.make("pad", (x.value, fill), type_, properties)
+        zeros: list[Size] = [0] * x.rank
+        amounts = [self.shape_operand(g) for g in (low, high, zeros)]
+        return self.make("dynamic_pad", (x.value, fill, *amounts), type_)
+
+    def concatenated(self, values: Sequence[SSAValue], dim: int, type_: Attribute) -> SSAValue:
+        return self.make("concatenate", values, type_, {"dimension": IntegerAttr(dim, i64)})
+
+    def reversed(self, x: Tensor, dims: Sequence[int]) -> Tensor:
+        """The same elements in the opposite order along some dims."""
+        if not dims:
+            return x
+        value = self.make("reverse", (x.value,), x.value.type, {"dimensions": i64_array(tuple(dims))})
+        return Tensor(value, x.dtype, x._sizes)
+
+    def iota(self, size: Size) -> SSAValue:
+        type_ = tensor_type((static(size),), i64)
+        properties = {"iota_dimension": IntegerAttr(0, i64)}
+        if isinstance(size, int):
+            return self.make("iota", (), type_, properties)
+        return self.make("dynamic_iota", (self.shape_operand([size]),), type_, properties)
+
+    # --- Reductions and gathers ---
+
+    def reduced(self, kind: str, value: SSAValue, dims: Sequence[int], init: Any, dtype: DType) -> SSAValue:
+        if kind in ("maxu", "minu"):
+            kind = {"maxu": "or", "minu": "and"}[kind] if dtype.is_bool else kind
+        name = _REDUCERS.get(kind)
+        if name is None:
+            raise Unsupported(f"a reduction ({kind}) of {dtype}")
+        if dtype.is_bool and name in ("add", "multiply"):
+            name = {"add": "or", "multiply": "and"}[name]
+        shape = shape_of(value)
+        kept = tuple(s for i, s in enumerate(shape) if i not in dims)
+        start = self.splat(init, dtype, [])
+        region = self.reducer(name, dtype)
+        properties = {"dimensions": i64_array(tuple(dims))}
+        return self.make("reduce", (value, start), tensor_type(kept, dtype.builtin), properties, [region])
+
+    def reducer(self, name: str, dtype: DType) -> Region:
+        """The region of a reduction: an op on two elements."""
+        element = tensor_type((), dtype.builtin)
+        block = Block(arg_types=[element, element])
+        outer, self.block = self.block, block
+        try:
+            result = self.make(name, tuple(block.args), element)
+            self.emit(stablehlo.op("return"), (result,))
+        finally:
+            self.block = outer
+        return Region(block)
+
+    def gathered(self, x: Tensor, indices: Sequence[SSAValue], sizes: Sequence[Size]) -> SSAValue:
+        rank = len(sizes)
+        columns = [self.reshaped(i, [*sizes, 1]) for i in indices]
+        wanted = tuple(map(static, sizes))
+        joined = self.concatenated(columns, rank, tensor_type((*wanted, len(columns)), i64))
+        numbers = stablehlo.gather_dimension_numbers(
+            offset_dims=(),
+            collapsed_slice_dims=tuple(range(x.rank)),
+            operand_batching_dims=(),
+            start_indices_batching_dims=(),
+            start_index_map=tuple(range(x.rank)),
+            index_vector_dim=rank,
+        )
+        properties: dict[str, Attribute] = {
+            "dimension_numbers": numbers,
+            "slice_sizes": i64_array((1,) * x.rank),
+            "indices_are_sorted": IntegerAttr(0, 1),
+        }
+        return self.make("gather", (x.value, joined), tensor_type(wanted, element_of(x.value)), properties)
+
+    def scattered(self, x: Tensor, rows: Tensor, updates: Tensor, combine: str | None) -> Tensor:
+        numbers = stablehlo.scatter_dimension_numbers(
+            update_window_dims=(1,),
+            inserted_window_dims=(0,),
+            input_batching_dims=(),
+            scatter_indices_batching_dims=(),
+            scatter_dims_to_operand_dims=(0,),
+            index_vector_dim=1,
+        )
+        element = tensor_type((), x.dtype.builtin)
+        if combine is None:
+            block = Block(arg_types=[element, element])
+            block.add_op(stablehlo.op("return").create(operands=[block.args[1]]))
+            region = Region(block)
+        else:
+            name = _REDUCERS[combine]
+            region = self.reducer(
+                {"add": "or", "multiply": "and"}.get(name, name) if x.dtype.is_bool else name, x.dtype
+            )
+        properties: dict[str, Attribute] = {
+            "scatter_dimension_numbers": numbers,
+            "indices_are_sorted": IntegerAttr(0, 1),
+            "unique_indices": IntegerAttr(0, 1),
+        }
+        places = self.reshape(self.to(rows, dtypes.int64), [self.size(rows, 0), 1])
+        operands = (x.value, places.value, updates.value)
+        return Tensor(self.make("scatter", operands, x.value.type, properties, [region]), x.dtype, x._sizes)
+
+    # --- Contractions and windows ---
+
+    def contract(self, name: str, ins: Sequence[Tensor], sizes: Sequence[Size], properties: Any = None) -> Tensor:
+        """`matmul`, `batch_matmul` and the convolutions, accumulated as PyTorch accumulates."""
+        dtype = ins[0].dtype.compute
+        if any(0 in t.shape for t in ins):
+            return self.full(sizes, 0, dtype)
+        if name == "matmul":
+            return self.dot(ins[0], ins[1], [], [], [1], [0], sizes, dtype)
+        if name == "batch_matmul":
+            return self.dot(ins[0], ins[1], [0], [0], [2], [1], sizes, dtype)
+        n = ins[0].rank - 2
+        strides, dilations = ([int(v) for v in properties[key].get_values()] for key in ("strides", "dilations"))
+        return self.convolve(ins[0], ins[1], strides, [(0, 0)] * n, [1] * n, dilations, 1, sizes, dtype)
+
+    def dot(
+        self,
+        x: Tensor,
+        y: Tensor,
+        x_batch: Sequence[int],
+        y_batch: Sequence[int],
+        x_sum: Sequence[int],
+        y_sum: Sequence[int],
+        sizes: Sequence[Size],
+        dtype: DType,
+    ) -> Tensor:
+        """`stablehlo.dot_general`: batch dims, then what is left of x, then what is left of y."""
+        numbers = stablehlo.dot_dimension_numbers(tuple(x_batch), tuple(y_batch), tuple(x_sum), tuple(y_sum))
+        type_ = tensor_type(tuple(map(static, sizes)), dtype.builtin)
+        value = self.make("dot_general", (x.value, y.value), type_, {"dot_dimension_numbers": numbers})
+        return Tensor(value, dtype, sizes)
+
+    def convolve(
+        self,
+        x: Tensor,
+        weight: Tensor,
+        strides: Sequence[int],
+        padding: Sequence[tuple[int, int]],
+        spread: Sequence[int],
+        dilations: Sequence[int],
+        groups: int,
+        sizes: Sequence[Size],
+        dtype: DType,
+    ) -> Tensor:
+        """`stablehlo.convolution` of batch, channel, places with feature, channel, window."""
+        n = x.rank - 2
+        spatial = tuple(range(2, 2 + n))
+        numbers = stablehlo.conv_dimension_numbers(0, 1, spatial, 1, 0, spatial, 0, 1, spatial)
+        edges = DenseIntOrFPElementsAttr.from_list(TensorType(i64, [n, 2]), [p for pair in padding for p in pair])
+        properties: dict[str, Attribute] = {
+            "dimension_numbers": numbers,
+            "window_strides": i64_array(tuple(strides)),
+            "padding": edges,
+            "lhs_dilation": i64_array(tuple(spread)),
+            "rhs_dilation": i64_array(tuple(dilations)),
+            "feature_group_count": IntegerAttr(groups, i64),
+            "batch_group_count": IntegerAttr(1, i64),
+        }
+        type_ = tensor_type(tuple(map(static, sizes)), dtype.builtin)
+        return Tensor(self.make("convolution", (x.value, weight.value), type_, properties), dtype, sizes)
+
+    def window_reduce(
+        self,
+        x: Tensor,
+        kernel: Sequence[Size],
+        out: Sequence[Size],
+        strides: Sequence[int],
+        dilations: Sequence[int],
+        inits: Sequence[tuple[Any, DType]],
+        body: Any,
+        indexed: bool = False,
+    ) -> list[Tensor]:
+        if indexed or len(inits) != 1 or not all(isinstance(k, int) for k in kernel):
+            return super().window_reduce(x, kernel, out, strides, dilations, inits, body, indexed)
+        (init, dtype), sizes = inits[0], self.sizes(x)
+        with self.frame(sizes):
+            result = body(Element(self, x.value, x.dtype), self._accumulator(dtype))
+            reduction = self.accumulators.get(result.value)
+            name = _REDUCERS.get(reduction.kind) if reduction is not None else None
+            if reduction is None or name is None:
+                return super().window_reduce(x, kernel, out, strides, dilations, inits, body, indexed)
+            term = self.spread(reduction.term, sizes)
+        return [self.reduce_windows(name, term, dtype, init, kernel, out, strides, dilations, sizes)]
+
+    def reduce_windows(
+        self,
+        name: str,
+        value: SSAValue,
+        dtype: DType,
+        init: Any,
+        kernel: Sequence[Any],
+        out: Sequence[Size],
+        strides: Sequence[int],
+        dilations: Sequence[int],
+        sizes: Sequence[Size],
+    ) -> Tensor:
+        lead = (1,) * (len(sizes) - len(kernel))
+        wanted = [*sizes[: len(lead)], *out]
+        properties: dict[str, Attribute] = {
+            "window_dimensions": i64_array((*lead, *kernel)),
+            "window_strides": i64_array((*lead, *strides)),
+            "window_dilations": i64_array((*lead, *dilations)),
+        }
+        type_ = tensor_type(tuple(map(static, wanted)), dtype.builtin)
+        start = self.splat(init, dtype, [])
+        region = self.reducer(name, dtype)
+        return Tensor(self.make("reduce_window", (value, start), type_, properties, [region]), dtype, wanted)
+
+    def named(self, name: str, ins: Sequence[Tensor], out: Tensor, body: Any, properties: Any = None) -> Tensor:
+        """linalg's poolings as windows."""
+        if not name.startswith("pooling_"):
+            raise Unsupported(f"linalg.{name} in StableHLO")
+        x, window = ins
+        strides, dilations = ([int(v) for v in properties[key].get_values()] for key in ("strides", "dilations"))
+        init = self.fills[out.value]
+        n = window.rank
+
+        def without_window(e: Element, acc: Element) -> Any:
+            return body(e, e, acc)
+
+        sizes = self.sizes(out)
+        return self.window_reduce(
+            x, self.sizes(window), sizes[-n:], strides, dilations, [(init, out.dtype)], without_window
+        )[0]
+
+
+def _constant(value: Any, dtype: DType, shape: Sequence[int]) -> Any:
+    type_ = tensor_type(tuple(shape), dtype.builtin)
+    return stablehlo.op("constant").create(result_types=(type_,), properties={"value": splat_attr(value, dtype, shape)})
+
+
+def splat_attr(value: Any, dtype: DType, shape: Sequence[int]) -> Attribute:
+    """`dense<v>` of a shape."""
+    type_ = tensor_type(tuple(shape), dtype.builtin)
+    if dtype.is_complex:
+        pair = complex(value)
+        return DenseIntOrFPElementsAttr.from_list(type_, [(pair.real, pair.imag)])
+    if dtype.is_integral:
+        return DenseIntOrFPElementsAttr.from_list(
+            type_, [int(bool(value)) if dtype.is_bool else wrap(int(value), dtype)]
+        )
+    return DenseIntOrFPElementsAttr.from_list(type_, [float(value.real if isinstance(value, complex) else value)])
+
+
+def _same(a: Size, b: Size) -> bool:
+    return a is b or (isinstance(a, int) and isinstance(b, int) and a == b)

@@ -1,0 +1,110 @@
+"""Convolutions as `stablehlo.convolution`: strides, groups and transposition are its attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from flambeau.diagnostics import Unsupported
+from flambeau.lowering.builder import Size, Tensor
+from flambeau.lowering.linalg.conv import per_dim
+from flambeau.lowering.stablehlo.builder import StablehloBuilder
+from flambeau.lowering.stablehlo.rules import stablehlo_rule
+
+
+@stablehlo_rule("aten.convolution", "aten.convolution_overrideable")
+def convolution(
+    b: StablehloBuilder,
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: Sequence[int],
+    padding: Sequence[Any],
+    dilation: Sequence[int],
+    transposed: bool,
+    output_padding: Sequence[Any],
+    groups: int,
+) -> Tensor:
+    n = weight.rank - 2
+    stride, padding, dilation = per_dim(stride, n), per_dim(padding, n), per_dim(dilation, n)
+    extra = per_dim(output_padding, n)
+    if not all(isinstance(v, int) for v in (*stride, *padding, *dilation, *extra, groups)):
+        raise Unsupported("a convolution whose parameters are not constants")
+    batched = x if x.rank == n + 2 else b.unsqueeze(x, 0)
+    kernel = b.sizes(weight)[2:]
+    if not all(isinstance(k, int) for k in kernel):
+        raise Unsupported("a convolution whose kernel size is not a constant")
+    windows = [d * (k - 1) for k, d in zip(kernel, dilation, strict=True)]  # type: ignore[operator]
+    places = b.sizes(batched)[2:]
+    if transposed:
+        spread, step = stride, [1] * n
+        edges = [(w - p, w - p + e) for w, p, e in zip(windows, padding, extra, strict=True)]
+        weight = _turned(b, weight, groups)
+        long = [b.add(b.mul(b.sub(size, 1), s), 1) for size, s in zip(places, spread, strict=True)]
+    else:
+        spread, step = [1] * n, list(stride)
+        edges = [(p, p) for p in padding]
+        long = list(places)
+    out: list[Size] = []
+    for size, (low, high), w, s in zip(long, edges, windows, step, strict=True):
+        room = b.sub(b.add(size, low + high), w + 1)
+        b.guard(b.compare("sge", room, 0), "the kernel is larger than the padded input")
+        out.append(b.add(b.floordiv(room, s), 1))
+    sizes = [b.size(batched, 0), b.size(weight, 0), *out]
+    b.same_size(
+        b.size(batched, 1), b.mul(b.size(weight, 1), groups), "the input's channels are not those of the weight"
+    )
+    dtype = x.dtype.compute
+    if 0 in batched.shape or 0 in weight.shape:
+        result = b.full(sizes, 0, dtype)
+    else:
+        result = b.convolve(batched, weight, step, edges, spread, dilation, groups, sizes, dtype)
+    if bias is not None:
+        column = b.reshape(bias, [b.size(bias, 0), *[1] * n])
+        result = b.elementwise([result, column], lambda e, c: e + c, x.dtype, sizes)
+    result = b.to(result, x.dtype)
+    return result if x.rank == n + 2 else b.squeeze(result, [0])
+
+
+def _turned(b: StablehloBuilder, weight: Tensor, groups: int) -> Tensor:
+    """The weight of a transposed convolution as a plain one has it: reversed, channels and features swapped."""
+    n = weight.rank - 2
+    flipped = b.reversed(weight, range(2, 2 + n))
+    channels, features, *window = b.sizes(weight)
+    split = b.reshape(flipped, [groups, b.floordiv(channels, groups), features, *window])
+    swapped = b.transpose(split, [0, 2, 1, *range(3, 3 + n)])
+    return b.reshape(swapped, [b.mul(groups, features), b.floordiv(channels, groups), *window])
+
+
+@stablehlo_rule("aten._convolution", "aten._convolution.deprecated")
+def _convolution(b: StablehloBuilder, *args: Any) -> Tensor:
+    return convolution(b, *args[:9])
+
+
+@stablehlo_rule("aten.conv1d", "aten.conv2d", "aten.conv3d")
+def conv(
+    b: StablehloBuilder,
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    groups: int,
+) -> Tensor:
+    return convolution(b, x, weight, bias, stride, padding, dilation, False, [0], groups)
+
+
+@stablehlo_rule("aten.conv_transpose1d", "aten.conv_transpose2d.input", "aten.conv_transpose3d.input")
+def conv_transpose(
+    b: StablehloBuilder,
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: Any,
+    padding: Any,
+    output_padding: Any,
+    groups: int,
+    dilation: Any,
+) -> Tensor:
+    return convolution(b, x, weight, bias, stride, padding, dilation, True, output_padding, groups)

@@ -1,0 +1,26 @@
+"""Lowering to StableHLO: the linalg rules on whole tensors, and rules of its own where StableHLO has a better op."""
+
+from __future__ import annotations
+
+from xdsl.dialects.builtin import ModuleOp
+
+from flambeau.ir.conversion import RuleTable
+from flambeau.lowering.conversion import Lowering
+from flambeau.lowering.linalg.lower import rules as linalg_rules
+from flambeau.lowering.stablehlo.builder import StablehloBuilder
+from flambeau.lowering.stablehlo.rules import CANNOT, STABLEHLO_RULES
+from flambeau.lowering.whole.rules import layered
+
+FAMILIES = ("matmul", "conv", "view")
+"""The modules of this folder that add rules to the table."""
+
+
+def rules() -> RuleTable:
+    """All rules: StableHLO's own, those for whole tensors, and linalg's."""
+    own = STABLEHLO_RULES.load("flambeau.lowering.stablehlo", FAMILIES)
+    return layered("stablehlo", linalg_rules(), own, without=CANNOT)
+
+
+def lower_to_stablehlo(module: ModuleOp) -> ModuleOp:
+    """Lower a module that satisfies the backend contract."""
+    return Lowering("lower to stablehlo", rules(), StablehloBuilder).convert_module(module)

@@ -1,0 +1,14 @@
+"""The table of StableHLO's own rules, and what it cannot express."""
+
+from __future__ import annotations
+
+from flambeau.ir.conversion import RuleTable
+
+STABLEHLO_RULES = RuleTable("stablehlo")
+stablehlo_rule = STABLEHLO_RULES
+
+CANNOT: dict[str, str] = {
+    "aten.nonzero": "the size of the result depends on the data",
+    "aten.masked_select": "the size of the result depends on the data",
+}
+"""Ops that StableHLO cannot express, with the reason."""

@@ -1,0 +1,198 @@
+"""Scalar ops as StableHLO has them: what each op of `arith`, `math` and `complex` is on whole tensors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from xdsl.dialects.builtin import IntegerType, TensorType, i1, i64
+from xdsl.ir import Attribute, SSAValue
+
+from flambeau.diagnostics import Unsupported
+from flambeau.dialects import stablehlo
+from flambeau.ir import dtypes
+
+if TYPE_CHECKING:
+    from flambeau.lowering.stablehlo.builder import StablehloBuilder
+
+Rule = Callable[["StablehloBuilder", Sequence[SSAValue], Attribute, Any], SSAValue]
+
+SAME: dict[str, str] = {
+    "arith.addf": "add", "arith.addi": "add", "arith.subf": "subtract", "arith.subi": "subtract",
+    "arith.mulf": "multiply", "arith.muli": "multiply", "arith.divf": "divide", "arith.divsi": "divide",
+    "arith.remf": "remainder", "arith.remsi": "remainder", "arith.maximumf": "maximum", "arith.maxsi": "maximum",
+    "arith.minimumf": "minimum", "arith.minsi": "minimum", "arith.negf": "negate", "arith.andi": "and",
+    "arith.ori": "or", "arith.xori": "xor", "arith.shli": "shift_left", "arith.shrsi": "shift_right_arithmetic",
+    "arith.shrui": "shift_right_logical", "arith.select": "select", "math.absf": "abs", "math.absi": "abs",
+    "math.floor": "floor", "math.ceil": "ceil", "math.roundeven": "round_nearest_even", "math.sqrt": "sqrt",
+    "math.exp": "exponential", "math.expm1": "exponential_minus_one", "math.log": "log", "math.log1p": "log_plus_one",
+    "math.sin": "sine", "math.cos": "cosine", "math.tan": "tan", "math.tanh": "tanh", "math.atan2": "atan2",
+    "math.powf": "power", "math.ctlz": "count_leading_zeros", "math.ctpop": "popcnt", "math.erf": "chlo.erf",
+    "complex.add": "add", "complex.sub": "subtract", "complex.mul": "multiply", "complex.div": "divide",
+    "complex.neg": "negate", "complex.exp": "exponential", "complex.expm1": "exponential_minus_one",
+    "complex.log": "log", "complex.log1p": "log_plus_one", "complex.sqrt": "sqrt", "complex.sin": "sine",
+    "complex.cos": "cosine", "complex.tan": "tan", "complex.tanh": "tanh", "complex.pow": "power",
+    "complex.abs": "abs", "complex.create": "complex", "complex.re": "real", "complex.im": "imag",
+}  # fmt: skip
+"""Ops that have a twin."""
+
+CONVERSIONS = frozenset(
+    {"arith.extsi", "arith.trunci", "arith.sitofp", "arith.fptosi", "arith.extf", "arith.truncf", "arith.index_cast"}
+)
+
+_ORDERED = {1: "EQ", 2: "GT", 3: "GE", 4: "LT", 5: "LE", 13: "NE"}
+_SIGNED = {0: "EQ", 1: "NE", 2: "LT", 3: "LE", 4: "GT", 5: "GE", 6: "LT", 7: "LE", 8: "GT", 9: "GE"}
+
+RULES: dict[str, Rule] = {}
+
+
+def rule(*names: str) -> Callable[[Rule], Rule]:
+    def register(function: Rule) -> Rule:
+        RULES.update(dict.fromkeys(names, function))
+        return function
+
+    return register
+
+
+def element_of(value: SSAValue) -> Any:
+    assert isinstance(value.type, TensorType)
+    return value.type.element_type
+
+
+def compare(b: StablehloBuilder, direction: str, x: SSAValue, y: SSAValue) -> SSAValue:
+    element = element_of(x)
+    kind = "SIGNED" if isinstance(element, IntegerType) and element != i1 else "FLOAT"
+    kind = "UNSIGNED" if element == i1 else kind
+    return b.on("compare", (x, y), i1, stablehlo.comparison(direction, kind))
+
+
+@rule("arith.cmpf")
+def cmpf(b: StablehloBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
+    predicate = properties["predicate"].value.data
+    if predicate == 14:
+        return b.on("or", (compare(b, "NE", v[0], v[0]), compare(b, "NE", v[1], v[1])), i1)
+    return compare(b, _ORDERED[predicate], *v)
+
+
+@rule("arith.cmpi")
+def cmpi(b: StablehloBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
+    predicate = properties["predicate"].value.data
+    x, y = (flipped(b, o) for o in v) if predicate >= 6 and element_of(v[0]) != i1 else v
+    return compare(b, _SIGNED[predicate], x, y)
+
+
+@rule("complex.eq")
+def complex_eq(b: StablehloBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
+    return compare(b, "EQ", *v)
+
+
+@rule("complex.neq")
+def complex_neq(b: StablehloBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
+    return compare(b, "NE", *v)
+
+
+# --- Unsigned integers: StableHLO's have types of their own, ours are signless ---
+
+
+def flipped(b: StablehloBuilder, x: SSAValue) -> SSAValue:
+    """The order of unsigned numbers as that of signed ones."""
+    element = element_of(x)
+    return b.on("xor", (x, b.like(x, -(1 << (element.width.data - 1)))), element)
+
+
+def wide_unsigned(b: StablehloBuilder, x: SSAValue, element: Attribute) -> SSAValue:
+    """An unsigned number in a wider integer type."""
+    width = element_of(x).width.data
+    if width == 1:
+        return b.on("convert", (x,), element)
+    wide = b.on("convert", (x,), element)
+    return b.on("and", (wide, b.like(wide, (1 << width) - 1)), element)
+
+
+@rule("arith.extui")
+def extui(b: StablehloBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
+    return wide_unsigned(b, v[0], element)
+
+
+@rule("arith.uitofp")
+def uitofp(b: StablehloBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
+    if element_of(v[0]).width.data in (1, 64):
+        return b.on("convert", v, element)
+    return b.on("convert", (wide_unsigned(b, v[0], i64),), element)
+
+
+def _unsigned(name: str, twin: str) -> None:
+    @rule(name)
+    def apply(b: StablehloBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
+        own = element_of(v[0])
+        if own == i1:
+            return b.on({"maximum": "or", "minimum": "and"}.get(twin, twin), v, element)
+        if own.width.data == 64:
+            raise Unsupported(f"{name} on 64-bit unsigned integers")
+        wide = [wide_unsigned(b, o, i64) for o in v]
+        return b.on("convert", (b.on(twin, wide, i64),), element)
+
+
+for _name, _twin in (
+    ("arith.divui", "divide"), ("arith.remui", "remainder"), ("arith.maxui", "maximum"), ("arith.minui", "minimum"),
+):  # fmt: skip
+    _unsigned(_name, _twin)
+
+
+# --- Ops that take two or three ---
+
+
+@rule("arith.floordivsi")
+def floordiv(b: StablehloBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
+    x, y = v
+    quotient, rest = b.on("divide", v, element), b.on("remainder", v, element)
+    zero = b.like(x, 0)
+    signs = b.on("xor", (compare(b, "LT", rest, zero), compare(b, "LT", y, zero)), i1)
+    lower = b.on("and", (signs, compare(b, "NE", rest, zero)), i1)
+    return b.on("select", (lower, b.on("subtract", (quotient, b.like(x, 1)), element), quotient), element)
+
+
+@rule("arith.ceildivsi")
+def ceildiv(b: StablehloBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
+    negative = b.on("negate", (v[0],), element)
+    return b.on("negate", (floordiv(b, (negative, v[1]), element, properties),), element)
+
+
+@rule("math.trunc")
+def trunc(b: StablehloBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
+    negative = compare(b, "LT", v[0], b.like(v[0], 0.0))
+    return b.on("select", (negative, b.on("ceil", v, element), b.on("floor", v, element)), element)
+
+
+@rule("math.atan")
+def atan(b: StablehloBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
+    return b.on("atan2", (v[0], b.like(v[0], 1.0)), element)
+
+
+@rule("math.exp2")
+def exp2(b: StablehloBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
+    return b.on("power", (b.like(v[0], 2.0), v[0]), element)
+
+
+@rule("math.log2")
+def log2(b: StablehloBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
+    return b.on("multiply", (b.on("log", v, element), b.like(v[0], 1 / math.log(2))), element)
+
+
+@rule("math.copysign")
+def copysign(b: StablehloBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
+    integer = IntegerType(dtypes_bits(element))
+    bits = b.on("bitcast_convert", (v[1],), integer)
+    negative = compare(b, "LT", bits, b.like(bits, 0))
+    size = b.on("abs", (v[0],), element)
+    return b.on("select", (negative, b.on("negate", (size,), element), size), element)
+
+
+def dtypes_bits(element: Attribute) -> int:
+    return next(d.bits for d in dtypes.DTYPES if d.builtin == element)
+
+
+@rule("arith.bitcast")
+def bitcast(b: StablehloBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
+    return b.on("bitcast_convert", v, element)
