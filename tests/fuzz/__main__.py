@@ -71,9 +71,9 @@ def _finished(waiting: dict[Future[Outcome], int]) -> Iterator[tuple[int, Outcom
         yield waiting.pop(future), future.result()
 
 
-def batches(record: Record) -> Iterator[list[int]]:
+def batches(record: Record, seeds: Sequence[int]) -> Iterator[list[int]]:
     """The programs that also run on IREE."""
-    chosen = [s for s, o in sorted(record.outcomes.items()) if s % ON_IREE == 0 and o.is_compiled]
+    chosen = [s for s, o in sorted(record.outcomes.items()) if s in seeds and s % ON_IREE == 0 and o.is_compiled]
     chosen = [s for s in chosen if not generate(Random(s)).buffers]
     for at in range(0, len(chosen), BATCH):
         yield chosen[at : at + BATCH]
@@ -143,7 +143,7 @@ def main(arguments: Sequence[str]) -> int:
             record.add(seed, outcome)
             failed += outcome.status == "failed"
             progress.update(task, advance=1, failed=failed)
-        groups = list(batches(record))
+        groups = list(batches(record, seeds))
         task = progress.add_task("on IREE", total=len(groups), failed=0)
         wrong = []
         for group in groups:

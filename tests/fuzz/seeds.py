@@ -30,7 +30,7 @@ def run_batch(seeds: Sequence[int]) -> Outcome:
     for seed, program in zip(seeds, programs, strict=True):
         alone = check_on_iree(program)
         if alone.status == "failed":
-            return Outcome("failed", alone.stage, f"{alone.reason}\nseed {seed} on IREE")
+            return Outcome("failed", alone.stage, f"seed {seed}: {alone.reason[:1000]}")
     return Outcome("same")
 
 

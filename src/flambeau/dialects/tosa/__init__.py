@@ -211,7 +211,8 @@ TABLE: dict[str, Row] = {
     # Data layout.
     "concat": row("inputs*", "axis: i32", of("bif"), checks.concat, result_element(0), form=_FORM),
     "pad": row(
-        "input padding pad_const", "", of("bif"), same_elements(0, 2), single(2), checks.pad, result_element(0), form=_FORM
+        "input padding pad_const", "", of("bif"), same_elements(0, 2), single(2), checks.pad, result_element(0),
+        form=_FORM,
     ),
     "reshape": row("input shape", "", of("bif"), checks.reshape, result_element(0), form=_FORM),
     "reverse": row("input", "axis: i32", of("bif"), same_types, checks.reverse, form=_FORM),

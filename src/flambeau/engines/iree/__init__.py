@@ -33,15 +33,15 @@ class IreeEngine:
 
             from flambeau.engines.iree.compiler import compile_mlir
             from flambeau.engines.iree.executable import IreeExecutable
-            from flambeau.engines.iree.loops import has_loops_on_tensors, loops_to_branches
+            from flambeau.engines.iree.prepare import for_iree
         except ImportError as error:
             raise EngineError(
                 f"the engine 'iree' needs `pip install iree-base-compiler iree-base-runtime`: {error}"
             ) from error
 
         start = time.perf_counter()
-        if isinstance(program := getattr(module, "op", None), ModuleOp) and has_loops_on_tensors(program):
-            module = replace(module, op=loops_to_branches(module.op))
+        if isinstance(program := getattr(module, "op", None), ModuleOp):
+            module = replace(module, op=for_iree(program))
         source = module.engine_text()
         printed = time.perf_counter()
         artefact = compile_mlir(source, profile=profile, use_cache=cache)

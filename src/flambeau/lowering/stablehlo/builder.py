@@ -20,7 +20,7 @@ from flambeau.ir import dtypes
 from flambeau.ir.dtypes import DType
 from flambeau.lowering.builder import INDEX, LoweringBuilder, Size, Tensor, i64_array, static, tensor_type, wrap
 from flambeau.lowering.element import Element
-from flambeau.lowering.stablehlo.vocabulary import CONVERSIONS, RULES, SAME, element_of
+from flambeau.lowering.stablehlo.vocabulary import CONVERSIONS, RULES, SAME, element_of, flipped
 from flambeau.lowering.whole.builder import WholeBuilder, shape_of
 
 _REDUCERS = {
@@ -186,8 +186,12 @@ class StablehloBuilder(WholeBuilder):
     # --- Reductions and gathers ---
 
     def reduced(self, kind: str, value: SSAValue, dims: Sequence[int], init: Any, dtype: DType) -> SSAValue:
-        if kind in ("maxu", "minu"):
-            kind = {"maxu": "or", "minu": "and"}[kind] if dtype.is_bool else kind
+        if kind in ("maxu", "minu") and not dtype.is_bool:
+            # Unsigned numbers in the order of signed ones.
+            sign = -(1 << (dtype.bits - 1))
+            signed = self.reduced(kind[:3], flipped(self, value), dims, wrap(int(init) ^ sign, dtype), dtype)
+            return flipped(self, signed)
+        kind = {"maxu": "or", "minu": "and"}.get(kind, kind)
         name = _REDUCERS.get(kind)
         if name is None:
             raise Unsupported(f"a reduction ({kind}) of {dtype}")
@@ -256,7 +260,7 @@ class StablehloBuilder(WholeBuilder):
             "indices_are_sorted": IntegerAttr(0, 1),
             "unique_indices": IntegerAttr(0, 1),
         }
-        places = self.reshape(self.to(rows, dtypes.int64), [self.size(rows, 0), 1])
+        places = self.reshape(self.to(rows, dtypes.int32), [self.size(rows, 0), 1])
         operands = (x.value, places.value, updates.value)
         return Tensor(self.make("scatter", operands, x.value.type, properties, [region]), x.dtype, x._sizes)
 

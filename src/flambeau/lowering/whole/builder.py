@@ -234,7 +234,9 @@ class WholeBuilder(LinalgBuilder):
             return self.wide("arith.select", operands, self.counting.builtin)
         return super().select(condition, a, b)
 
-    def scalar(self, value: SSAValue) -> Element:
+    def scalar(self, value: Size) -> Element:
+        if isinstance(value, int):
+            return Element(self, self.constant(value, self.counting), self.counting)
         if not is_wide(value):
             return super().scalar(value)
         element = value.type.element_type  # type: ignore[attr-defined]
@@ -253,6 +255,9 @@ class WholeBuilder(LinalgBuilder):
         wides = [self._position(i) for i in indices]
         wides = [w if is_wide(w) else self.widened(w, len(sizes)) for w in wides]
         common = self.common(wides)
+        if 0 in x.shape:
+            # Nothing can be read: the result is empty too.
+            return Element(self, self.splat(0, x.dtype, [1] * len(sizes)), x.dtype)
         straight = self._straight(x, wides, common)
         if straight is not None:
             return Element(self, straight, x.dtype)
@@ -472,11 +477,6 @@ class WholeBuilder(LinalgBuilder):
             return x
         sizes = [self.add(self.add(s, lo), hi) for s, lo, hi in zip(self.sizes(x), low, high, strict=True)]
         return Tensor(self.padded(x, low, high, value, sizes), x.dtype, sizes)
-
-    def covered(
-        self, x: Tensor, kernel: Sequence[Size], out: Sequence[Size], strides: Sequence[int], dilations: Sequence[int]
-    ) -> Tensor:
-        return x
 
     def to(self, x: Tensor, dtype: DType) -> Tensor:
         if x.dtype is dtype:

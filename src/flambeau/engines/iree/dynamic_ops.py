@@ -1,0 +1,70 @@
+"""StableHLO's dynamic reshapes and pads in terms of the `tensor` dialect: IREE 3.13 takes the others only."""
+
+from __future__ import annotations
+
+from xdsl.dialects import arith, tensor
+from xdsl.dialects.builtin import IntegerAttr, ModuleOp
+from xdsl.ir import Operation, SSAValue
+
+from flambeau.engines.errors import EngineError
+from flambeau.ir.builder import erase
+from flambeau.ir.dtypes import DTYPES, DType
+from flambeau.lowering.builder import Size, Tensor
+from flambeau.lowering.linalg.builder import LinalgBuilder
+
+NAMES = frozenset({"stablehlo.dynamic_reshape", "stablehlo.dynamic_pad"})
+
+
+def has_dynamic_ops(module: ModuleOp) -> bool:
+    """Whether a program has ops that IREE does not take."""
+    return any(op.name in NAMES for op in module.walk())
+
+
+def replace_dynamic_ops(module: ModuleOp) -> ModuleOp:
+    """Rewrite the module in place."""
+    for op in list(module.walk()):
+        if op.name in NAMES:
+            _replace(op)
+    return module
+
+
+def _replace(op: Operation) -> None:
+    assert op.parent is not None
+    entry = op.parent
+    b = LinalgBuilder(entry)
+    b.before, b.location = op, op.location
+    # Constants stand right here: the builder would put them in front of the whole block.
+    x = Tensor(op.operands[0], _dtype(op.operands[0]))
+    if op.name == "stablehlo.dynamic_reshape":
+        new = b.reshape(x, sizes_of(op.operands[1], b))
+    else:
+        low, high = sizes_of(op.operands[2], b), sizes_of(op.operands[3], b)
+        fill = b.value(tensor.ExtractOp, (op.operands[1],), x.dtype.builtin)
+        new = b.pad(x, low, high, fill)
+    value = new.value
+    if value.type != op.results[0].type:
+        value = b.value(tensor.CastOp, (value,), op.results[0].type)
+    op.results[0].replace_all_uses_with(value)
+    erase(op)
+
+
+def sizes_of(operand: SSAValue, b: LinalgBuilder) -> list[Size]:
+    """The sizes that a shape operand was made of."""
+    owner = operand.owner
+    if not isinstance(owner, tensor.FromElementsOp):
+        raise EngineError("a dynamic op whose shape is not made of sizes")
+    return [_size(part, b) for part in owner.operands]
+
+
+def _size(part: SSAValue, b: LinalgBuilder) -> Size:
+    owner = part.owner
+    if isinstance(owner, arith.ConstantOp) and isinstance(value := owner.properties["value"], IntegerAttr):
+        return int(value.value.data)
+    if isinstance(owner, arith.IndexCastOp):
+        return owner.operands[0]
+    raise EngineError("a dynamic op whose shape is not made of sizes")
+
+
+def _dtype(value: SSAValue) -> DType:
+    element = value.type.element_type  # type: ignore[attr-defined]
+    return next(d for d in DTYPES if d.builtin == element)

@@ -1,0 +1,17 @@
+"""What a program needs before IREE compiles it."""
+
+from __future__ import annotations
+
+from xdsl.dialects.builtin import ModuleOp
+
+from flambeau.engines.iree.dynamic_ops import has_dynamic_ops, replace_dynamic_ops
+from flambeau.engines.iree.loops import has_loops_on_tensors, loops_to_branches
+
+
+def for_iree(module: ModuleOp) -> ModuleOp:
+    """The module itself, or a copy without the ops that IREE does not take."""
+    if has_dynamic_ops(module):
+        module = replace_dynamic_ops(module.clone())
+    if has_loops_on_tensors(module):
+        module = loops_to_branches(module)
+    return module

@@ -1,0 +1,716 @@
+"""The dialects stablehlo and chlo: text as the real ones', and refusal of what they refuse."""
+
+# ruff: noqa: E501
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from xdsl.dialects.builtin import ModuleOp, TensorType, f32, i64
+from xdsl.ir import Block, Region
+from xdsl.transforms.dead_code_elimination import dce
+from xdsl.utils.exceptions import ParseError, VerifyException
+
+from flambeau.dialects import stablehlo
+from flambeau.dialects.context import parse_module
+from flambeau.ir.builder import OpBuilder
+from flambeau.ir.printing import generic_text, pretty_text
+
+EXAMPLES = """
+func.func private @callee(tensor<2x3xf32>) -> tensor<2x3xf32>
+func.func @unary(%f: tensor<2x3xf32>, %i: tensor<2x3xi32>, %c: tensor<2x3xcomplex<f32>>, %p: tensor<2x3xi1>) {
+  %0 = stablehlo.abs %f : tensor<2x3xf32>
+  %1 = stablehlo.abs %c : (tensor<2x3xcomplex<f32>>) -> tensor<2x3xf32>
+  %2 = stablehlo.cbrt %f : tensor<2x3xf32>
+  %3 = stablehlo.ceil %f : tensor<2x3xf32>
+  %4 = stablehlo.convert %f : (tensor<2x3xf32>) -> tensor<2x3xi32>
+  %5 = stablehlo.cosine %f : tensor<2x3xf32>
+  %6 = stablehlo.count_leading_zeros %i : tensor<2x3xi32>
+  %7 = stablehlo.exponential %f : tensor<2x3xf32>
+  %8 = stablehlo.exponential_minus_one %f : tensor<2x3xf32>
+  %9 = stablehlo.floor %f : tensor<2x3xf32>
+  %10 = stablehlo.imag %c : (tensor<2x3xcomplex<f32>>) -> tensor<2x3xf32>
+  %11 = stablehlo.is_finite %f : (tensor<2x3xf32>) -> tensor<2x3xi1>
+  %12 = stablehlo.log %f : tensor<2x3xf32>
+  %13 = stablehlo.log_plus_one %f : tensor<2x3xf32>
+  %14 = stablehlo.logistic %f : tensor<2x3xf32>
+  %15 = stablehlo.negate %f : tensor<2x3xf32>
+  %16 = stablehlo.not %p : tensor<2x3xi1>
+  %17 = stablehlo.popcnt %i : tensor<2x3xi32>
+  %18 = stablehlo.real %c : (tensor<2x3xcomplex<f32>>) -> tensor<2x3xf32>
+  %19 = stablehlo.reduce_precision %f, format = e5m10 : tensor<2x3xf32>
+  %20 = stablehlo.round_nearest_afz %f : tensor<2x3xf32>
+  %21 = stablehlo.round_nearest_even %f : tensor<2x3xf32>
+  %22 = stablehlo.rsqrt %f : tensor<2x3xf32>
+  %23 = stablehlo.sign %f : tensor<2x3xf32>
+  %24 = stablehlo.sine %f : tensor<2x3xf32>
+  %25 = stablehlo.sqrt %f : tensor<2x3xf32>
+  %26 = stablehlo.tan %f : tensor<2x3xf32>
+  %27 = stablehlo.tanh %f : tensor<2x3xf32>
+  %28 = "stablehlo.tanh"(%f) <{result_accuracy = #stablehlo.result_accuracy<atol = 0.000000e+00, rtol = 0.000000e+00, ulps = 10, mode = #stablehlo.result_accuracy_mode<TOLERANCE>>}> : (tensor<2x3xf32>) -> tensor<2x3xf32>
+  %29 = stablehlo.tanh %f {note = "x"} : tensor<2x3xf32>
+  return
+}
+func.func @binary(%f: tensor<2x3xf32>, %i: tensor<2x3xi32>, %p: tensor<2x3xi1>, %d: tensor<?x3xf32>, %s: tensor<f32>) {
+  %0 = stablehlo.add %f, %f : tensor<2x3xf32>
+  %1 = stablehlo.and %p, %p : tensor<2x3xi1>
+  %2 = stablehlo.atan2 %f, %f : tensor<2x3xf32>
+  %3 = stablehlo.complex %f, %f : tensor<2x3xcomplex<f32>>
+  %4 = stablehlo.divide %f, %f : tensor<2x3xf32>
+  %5 = stablehlo.maximum %f, %f : tensor<2x3xf32>
+  %6 = stablehlo.minimum %f, %f : tensor<2x3xf32>
+  %7 = stablehlo.multiply %f, %f : tensor<2x3xf32>
+  %8 = stablehlo.or %i, %i : tensor<2x3xi32>
+  %9 = stablehlo.power %f, %f : tensor<2x3xf32>
+  %10 = stablehlo.remainder %f, %f : tensor<2x3xf32>
+  %11 = stablehlo.shift_left %i, %i : tensor<2x3xi32>
+  %12 = stablehlo.shift_right_arithmetic %i, %i : tensor<2x3xi32>
+  %13 = stablehlo.shift_right_logical %i, %i : tensor<2x3xi32>
+  %14 = stablehlo.subtract %f, %f : tensor<2x3xf32>
+  %15 = stablehlo.xor %i, %i : tensor<2x3xi32>
+  %16 = "stablehlo.add"(%f, %d) : (tensor<2x3xf32>, tensor<?x3xf32>) -> tensor<2x3xf32>
+  %17 = stablehlo.compare LT, %f, %f, FLOAT : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xi1>
+  %18 = stablehlo.compare EQ, %i, %i : (tensor<2x3xi32>, tensor<2x3xi32>) -> tensor<2x3xi1>
+  %19 = stablehlo.select %p, %f, %f : tensor<2x3xi1>, tensor<2x3xf32>
+  %20 = "stablehlo.select"(%p, %f, %d) : (tensor<2x3xi1>, tensor<2x3xf32>, tensor<?x3xf32>) -> tensor<2x3xf32>
+  %21 = stablehlo.clamp %f, %f, %f : tensor<2x3xf32>
+  %22 = "stablehlo.clamp"(%s, %f, %s) : (tensor<f32>, tensor<2x3xf32>, tensor<f32>) -> tensor<2x3xf32>
+  %23:2 = stablehlo.optimization_barrier %f, %i : tensor<2x3xf32>, tensor<2x3xi32>
+  return
+}
+func.func @shapes(%f: tensor<2x3xf32>, %d: tensor<?x3xf32>, %s: tensor<f32>, %v: tensor<2xi64>, %i: tensor<i32>) {
+  %0 = stablehlo.broadcast_in_dim %f, dims = [0, 2] : (tensor<2x3xf32>) -> tensor<2x4x3xf32>
+  %1 = stablehlo.broadcast_in_dim %s, dims = [] : (tensor<f32>) -> tensor<2x4x3xf32>
+  %2 = stablehlo.concatenate %f, %f, dim = 1 : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x6xf32>
+  %3 = stablehlo.constant dense<[1, 2]> : tensor<2xi64>
+  %4 = stablehlo.iota dim = 1 : tensor<2x3xf32>
+  %5 = stablehlo.pad %f, %s, low = [1, 0], high = [0, 2], interior = [0, 0] : (tensor<2x3xf32>, tensor<f32>) -> tensor<3x5xf32>
+  %6 = stablehlo.reshape %f : (tensor<2x3xf32>) -> tensor<6xf32>
+  %7 = stablehlo.reverse %f, dims = [0] : tensor<2x3xf32>
+  %8 = stablehlo.slice %f [0:1, 1:3:2] : (tensor<2x3xf32>) -> tensor<1x1xf32>
+  %9 = stablehlo.transpose %f, dims = [1, 0] : (tensor<2x3xf32>) -> tensor<3x2xf32>
+  %10 = stablehlo.dynamic_slice %f, %i, %i, sizes = [1, 2] : (tensor<2x3xf32>, tensor<i32>, tensor<i32>) -> tensor<1x2xf32>
+  %11 = stablehlo.dynamic_update_slice %f, %f, %i, %i : (tensor<2x3xf32>, tensor<2x3xf32>, tensor<i32>, tensor<i32>) -> tensor<2x3xf32>
+  %12 = stablehlo.dynamic_broadcast_in_dim %d, %v, dims = [0, 1] : (tensor<?x3xf32>, tensor<2xi64>) -> tensor<?x3xf32>
+  %13 = stablehlo.dynamic_iota %v, dim = 0 : (tensor<2xi64>) -> tensor<?x3xi64>
+  %14 = stablehlo.dynamic_pad %d, %s, %v, %v, %v : (tensor<?x3xf32>, tensor<f32>, tensor<2xi64>, tensor<2xi64>, tensor<2xi64>) -> tensor<?x?xf32>
+  %15 = stablehlo.dynamic_reshape %d, %v : (tensor<?x3xf32>, tensor<2xi64>) -> tensor<3x?xf32>
+  %16 = stablehlo.real_dynamic_slice %d, %v, %v, %v : (tensor<?x3xf32>, tensor<2xi64>, tensor<2xi64>, tensor<2xi64>) -> tensor<?x?xf32>
+  %17 = stablehlo.get_dimension_size %d, dim = 0 : (tensor<?x3xf32>) -> tensor<i32>
+  %18 = "stablehlo.dynamic_broadcast_in_dim"(%d, %v) <{broadcast_dimensions = array<i64: 0, 1>, known_expanding_dimensions = array<i64>, known_nonexpanding_dimensions = array<i64: 1>}> : (tensor<?x3xf32>, tensor<2xi64>) -> tensor<?x3xf32>
+  %19 = stablehlo.constant dense<> : tensor<0x3xf32>
+  %20 = stablehlo.constant dense<(1.0, 2.0)> : tensor<2xcomplex<f32>>
+  %21 = stablehlo.constant dense<0x7FC00000> : tensor<f32>
+  %22 = stablehlo.constant {note = "x"} dense<true> : tensor<2xi1>
+  return
+}
+func.func @products(%a: tensor<5x2x3xf32>, %b: tensor<5x3x4xf32>, %x: tensor<1x3x8x8xf32>, %w: tensor<6x3x3x3xf32>, %pad: tensor<2x2xi32>, %c: tensor<8xcomplex<f32>>, %f: tensor<8xf32>, %s: tensor<f32>, %sh: tensor<2xi64>, %xd: tensor<?x3x?x8xf32>) {
+  %0 = stablehlo.dot_general %a, %b, batching_dims = [0] x [0], contracting_dims = [2] x [1], precision = [DEFAULT, HIGHEST] : (tensor<5x2x3xf32>, tensor<5x3x4xf32>) -> tensor<5x2x4xf32>
+  %8 = stablehlo.dot_general %f, %f, contracting_dims = [] x [] : (tensor<8xf32>, tensor<8xf32>) -> tensor<8x8xf32>
+  %1 = stablehlo.dot_general %a, %b, contracting_dims = [2] x [1] : (tensor<5x2x3xf32>, tensor<5x3x4xf32>) -> tensor<5x2x5x4xf32>
+  %2 = stablehlo.convolution(%x, %w) dim_numbers = [b, f, 0, 1]x[o, i, 0, 1]->[b, f, 0, 1], window = {stride = [2, 2], pad = [[1, 1], [1, 1]], lhs_dilate = [1, 1], rhs_dilate = [1, 1], reverse = [false, false]} {batch_group_count = 1 : i64, feature_group_count = 1 : i64, precision_config = [#stablehlo<precision DEFAULT>, #stablehlo<precision DEFAULT>]} : (tensor<1x3x8x8xf32>, tensor<6x3x3x3xf32>) -> tensor<1x6x4x4xf32>
+  %3 = stablehlo.convolution(%x, %w) dim_numbers = [b, f, 0, 1]x[o, i, 0, 1]->[b, f, 0, 1], window = {} {batch_group_count = 1 : i64, feature_group_count = 1 : i64} : (tensor<1x3x8x8xf32>, tensor<6x3x3x3xf32>) -> tensor<1x6x6x6xf32>
+  %4 = "stablehlo.dynamic_conv"(%xd, %w, %pad) <{dimension_numbers = #stablehlo.conv<[b, f, 0, 1]x[o, i, 0, 1]->[b, f, 0, 1]>, batch_group_count = 1 : i64, feature_group_count = 1 : i64, window_strides = array<i64: 1, 1>, lhs_dilation = array<i64: 1, 1>, rhs_dilation = array<i64: 1, 1>, window_reversal = array<i1: false, false>}> : (tensor<?x3x?x8xf32>, tensor<6x3x3x3xf32>, tensor<2x2xi32>) -> tensor<?x6x?x?xf32>
+  %5 = stablehlo.fft %c, type = FFT, length = [8] : (tensor<8xcomplex<f32>>) -> tensor<8xcomplex<f32>>
+  %6 = stablehlo.fft %f, type = RFFT, length = [8] : (tensor<8xf32>) -> tensor<5xcomplex<f32>>
+  %7 = stablehlo.rng %s, %s, %sh, distribution = UNIFORM : (tensor<f32>, tensor<f32>, tensor<2xi64>) -> tensor<2x3xf32>
+  return
+}
+func.func @index(%f: tensor<4x3xf32>, %i: tensor<2x1xi64>, %u: tensor<2x3xf32>, %sz: tensor<2xi64>, %b: tensor<5x4x3xf32>, %bi: tensor<5x2x1xi64>, %u3: tensor<5x2x3xf32>) {
+  %0 = "stablehlo.gather"(%f, %i) <{dimension_numbers = #stablehlo.gather<offset_dims = [1], collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>, indices_are_sorted = false, slice_sizes = array<i64: 1, 3>}> : (tensor<4x3xf32>, tensor<2x1xi64>) -> tensor<2x3xf32>
+  %1 = "stablehlo.gather"(%b, %bi) <{dimension_numbers = #stablehlo.gather<offset_dims = [2], collapsed_slice_dims = [1], operand_batching_dims = [0], start_indices_batching_dims = [0], start_index_map = [1], index_vector_dim = 2>, slice_sizes = array<i64: 1, 1, 3>}> : (tensor<5x4x3xf32>, tensor<5x2x1xi64>) -> tensor<5x2x3xf32>
+  %2 = "stablehlo.dynamic_gather"(%f, %i, %sz) <{dimension_numbers = #stablehlo.gather<offset_dims = [1], collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>, indices_are_sorted = false}> : (tensor<4x3xf32>, tensor<2x1xi64>, tensor<2xi64>) -> tensor<2x?xf32>
+  %6 = "stablehlo.gather"(%f, %i) <{dimension_numbers = #stablehlo.gather<offset_dims = [1], collapsed_slice_dims = [0], start_index_map = [0, 1]>, slice_sizes = array<i64: 1, 3>}> : (tensor<4x3xf32>, tensor<2x1xi64>) -> tensor<1x3xf32>
+  %3 = "stablehlo.scatter"(%f, %i, %u) <{indices_are_sorted = false, scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [1], inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>, unique_indices = false}> ({
+  ^bb0(%a: tensor<f32>, %c: tensor<f32>):
+    %5 = stablehlo.add %a, %c : tensor<f32>
+    stablehlo.return %5 : tensor<f32>
+  }) : (tensor<4x3xf32>, tensor<2x1xi64>, tensor<2x3xf32>) -> tensor<4x3xf32>
+  %4 = "stablehlo.scatter"(%b, %bi, %u3) <{scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [2], inserted_window_dims = [1], input_batching_dims = [0], scatter_indices_batching_dims = [0], scatter_dims_to_operand_dims = [1], index_vector_dim = 2>}> ({
+  ^bb0(%a: tensor<f32>, %c: tensor<f32>):
+    stablehlo.return %c : tensor<f32>
+  }) : (tensor<5x4x3xf32>, tensor<5x2x1xi64>, tensor<5x2x3xf32>) -> tensor<5x4x3xf32>
+  return
+}
+func.func @regions(%f: tensor<2x3xf32>, %i: tensor<2x3xi32>, %s: tensor<f32>, %k: tensor<i32>, %p: tensor<i1>, %x: tensor<1x4x4x1xf32>) {
+  %0 = stablehlo.reduce(%f init: %s) applies stablehlo.add across dimensions = [1] : (tensor<2x3xf32>, tensor<f32>) -> tensor<2xf32>
+  %1:2 = stablehlo.reduce(%f init: %s), (%i init: %k) across dimensions = [0] : (tensor<2x3xf32>, tensor<2x3xi32>, tensor<f32>, tensor<i32>) -> (tensor<3xf32>, tensor<3xi32>)
+   reducer(%a: tensor<f32>, %b: tensor<f32>) (%c: tensor<i32>, %d: tensor<i32>) {
+    %10 = stablehlo.maximum %a, %b : tensor<f32>
+    %11 = stablehlo.add %c, %d : tensor<i32>
+    stablehlo.return %10, %11 : tensor<f32>, tensor<i32>
+  }
+  %2 = "stablehlo.reduce_window"(%x, %s) <{base_dilations = array<i64: 1, 1, 1, 1>, padding = dense<[[0, 0], [1, 1], [1, 1], [0, 0]]> : tensor<4x2xi64>, window_dilations = array<i64: 1, 1, 1, 1>, window_dimensions = array<i64: 1, 2, 2, 1>, window_strides = array<i64: 1, 2, 2, 1>}> ({
+  ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+    %10 = stablehlo.maximum %a, %b : tensor<f32>
+    stablehlo.return %10 : tensor<f32>
+  }) : (tensor<1x4x4x1xf32>, tensor<f32>) -> tensor<1x3x3x1xf32>
+  %3:2 = "stablehlo.sort"(%f, %i) <{dimension = 1 : i64, is_stable = true}> ({
+  ^bb0(%a: tensor<f32>, %b: tensor<f32>, %c: tensor<i32>, %d: tensor<i32>):
+    %10 = stablehlo.compare LT, %a, %b, TOTALORDER : (tensor<f32>, tensor<f32>) -> tensor<i1>
+    stablehlo.return %10 : tensor<i1>
+  }) : (tensor<2x3xf32>, tensor<2x3xi32>) -> (tensor<2x3xf32>, tensor<2x3xi32>)
+  %4 = "stablehlo.if"(%p) ({
+    stablehlo.return %f : tensor<2x3xf32>
+  }, {
+    %10 = stablehlo.negate %f : tensor<2x3xf32>
+    stablehlo.return %10 : tensor<2x3xf32>
+  }) : (tensor<i1>) -> tensor<2x3xf32>
+  %5 = "stablehlo.case"(%k) ({
+    stablehlo.return %f : tensor<2x3xf32>
+  }, {
+    stablehlo.return %f : tensor<2x3xf32>
+  }, {
+    stablehlo.return %f : tensor<2x3xf32>
+  }) : (tensor<i32>) -> tensor<2x3xf32>
+  %6:2 = stablehlo.while(%it = %k, %acc = %f) : tensor<i32>, tensor<2x3xf32>
+  cond {
+    %10 = stablehlo.compare LT, %it, %k : (tensor<i32>, tensor<i32>) -> tensor<i1>
+    stablehlo.return %10 : tensor<i1>
+  } do {
+    %10 = stablehlo.add %it, %it : tensor<i32>
+    stablehlo.return %10, %acc : tensor<i32>, tensor<2x3xf32>
+  }
+  %7 = stablehlo.custom_call @foo(%f) {backend_config = "x", api_version = 2 : i32} : (tensor<2x3xf32>) -> tensor<2x3xf32>
+  %8 = stablehlo.composite "my.op" %f {composite_attributes = {n = 1 : i64}, decomposition = @callee, version = 1 : i32} : (tensor<2x3xf32>) -> tensor<2x3xf32>
+  stablehlo.custom_call @bar(%f) {has_side_effect = true} : (tensor<2x3xf32>) -> ()
+  %9 = stablehlo.reduce(%i init: %k) across dimensions = [0, 1] : (tensor<2x3xi32>, tensor<i32>) -> tensor<i32>
+   reducer(%a: tensor<i32>, %b: tensor<i32>)  {
+    %11 = stablehlo.multiply %a, %b : tensor<i32>
+    %10 = stablehlo.multiply %11, %b : tensor<i32>
+    stablehlo.return %10 : tensor<i32>
+  }
+  return
+}
+func.func @chlo(%f: tensor<2x3xf32>, %d: tensor<?x3xf32>, %v: tensor<3xf32>) {
+  %0 = chlo.erf %f : tensor<2x3xf32> -> tensor<2x3xf32>
+  %1 = chlo.erfc %f : tensor<2x3xf32> -> tensor<2x3xf32>
+  %2 = chlo.erf_inv %f : tensor<2x3xf32> -> tensor<2x3xf32>
+  %3 = chlo.lgamma %f : tensor<2x3xf32> -> tensor<2x3xf32>
+  %4 = chlo.digamma %f : tensor<2x3xf32> -> tensor<2x3xf32>
+  %5 = chlo.polygamma %f, %f : tensor<2x3xf32>, tensor<2x3xf32> -> tensor<2x3xf32>
+  %6 = chlo.zeta %f, %f : tensor<2x3xf32>, tensor<2x3xf32> -> tensor<2x3xf32>
+  %7 = chlo.bessel_i1e %f : tensor<2x3xf32> -> tensor<2x3xf32>
+  %8 = chlo.tan %f : tensor<2x3xf32> -> tensor<2x3xf32>
+  %9 = chlo.sinh %f : tensor<2x3xf32> -> tensor<2x3xf32>
+  %10 = chlo.cosh %f : tensor<2x3xf32> -> tensor<2x3xf32>
+  %11 = chlo.asin %f : tensor<2x3xf32> -> tensor<2x3xf32>
+  %12 = chlo.acos %f : tensor<2x3xf32> -> tensor<2x3xf32>
+  %13 = chlo.atan %f : tensor<2x3xf32> -> tensor<2x3xf32>
+  %14 = chlo.asinh %f : tensor<2x3xf32> -> tensor<2x3xf32>
+  %15 = chlo.acosh %f : tensor<2x3xf32> -> tensor<2x3xf32>
+  %16 = chlo.atanh %f : tensor<2x3xf32> -> tensor<2x3xf32>
+  %17 = chlo.next_after %f, %f : tensor<2x3xf32>, tensor<2x3xf32> -> tensor<2x3xf32>
+  %18 = chlo.square %f : tensor<2x3xf32> -> tensor<2x3xf32>
+  %19 = chlo.is_inf %f : tensor<2x3xf32> -> tensor<2x3xi1>
+  %20:2 = "chlo.top_k"(%f) <{k = 2 : i64}> : (tensor<2x3xf32>) -> (tensor<2x2xf32>, tensor<2x2xi32>)
+  %21 = chlo.constant dense<1.0> : tensor<2xf32>
+  %22 = "chlo.broadcast_add"(%f, %v) <{broadcast_dimensions = array<i64: 1>}> : (tensor<2x3xf32>, tensor<3xf32>) -> tensor<2x3xf32>
+  %23 = chlo.broadcast_add %d, %v : (tensor<?x3xf32>, tensor<3xf32>) -> tensor<?x3xf32>
+  return
+}
+"""
+
+
+def torch_mlir_opt(text: str, *flags: str) -> str:
+    """The program as the torch-mlir wheel's tool prints it."""
+    tool = Path(sys.executable).with_name("torch-mlir-opt")
+    done = subprocess.run([tool, "-", *flags], input=text, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def iree(text: str) -> str:
+    """The program as IREE prints it."""
+    from iree.compiler import ir
+
+    with ir.Context():
+        return str(ir.Module.parse(text).operation.get_asm())
+
+
+@pytest.fixture(scope="module")
+def examples() -> ModuleOp:
+    module = parse_module(EXAMPLES)
+    module.verify()
+    return module
+
+
+def test_every_op_has_an_example(examples: ModuleOp) -> None:
+    found = {op.name for op in examples.walk()}
+    declared = {f"stablehlo.{name}" for name in stablehlo.TABLE} | {f"chlo.{name}" for name in stablehlo.CHLO_TABLE}
+    assert declared <= found
+
+
+def test_what_is_printed_reads_back(examples: ModuleOp) -> None:
+    generic, pretty = generic_text(examples), pretty_text(examples)
+    for text in (generic, pretty):
+        again = parse_module(text)
+        again.verify()
+        assert generic_text(again) == generic
+    assert pretty_text(again) == pretty
+
+
+@pytest.mark.peer
+def test_torch_mlir_reads_both_forms(examples: ModuleOp) -> None:
+    expected = torch_mlir_opt(EXAMPLES)
+    assert torch_mlir_opt(generic_text(examples)) == expected
+    assert torch_mlir_opt(pretty_text(examples)) == expected
+
+
+@pytest.mark.peer
+def test_we_read_what_torch_mlir_prints() -> None:
+    expected = torch_mlir_opt(EXAMPLES)
+    for text in (expected, torch_mlir_opt(EXAMPLES, "--mlir-print-op-generic")):
+        module = parse_module(text)
+        module.verify()
+        assert torch_mlir_opt(generic_text(module)) == expected
+
+
+def test_iree_reads_both_forms(examples: ModuleOp) -> None:
+    expected = iree(EXAMPLES)
+    assert iree(generic_text(examples)) == expected
+    assert iree(pretty_text(examples)) == expected
+
+
+ARGUMENTS = """
+%f: tensor<2x3xf32>, %g: tensor<3x2xf32>, %i: tensor<2x3xi32>, %c: tensor<8xcomplex<f32>>, %s: tensor<f32>, %k: tensor<i32>, %v: tensor<2xi64>, %p: tensor<i1>, %x: tensor<1x3x8x8xf32>, %w: tensor<6x3x3x3xf32>
+"""
+
+INVALID = [
+    (
+        '"stablehlo.add"(%f, %g) : (tensor<2x3xf32>, tensor<3x2xf32>) -> tensor<2x3xf32>',
+        "operands and results have one type",
+    ),
+    (
+        '"stablehlo.add"(%f) : (tensor<2x3xf32>) -> tensor<2x3xf32>',
+        "takes 2 operands (lhs, rhs), got 1",
+    ),
+    (
+        '"stablehlo.add"(%f, %f) : (tensor<2x3xf32>, tensor<2x3xf32>) -> ()',
+        "has 1 result, got 0",
+    ),
+    (
+        '"stablehlo.add"(%f, %i) : (tensor<2x3xf32>, tensor<2x3xi32>) -> tensor<2x3xf32>',
+        "operands and results have one type",
+    ),
+    (
+        '"stablehlo.exponential"(%i) : (tensor<2x3xi32>) -> tensor<2x3xi32>',
+        "is for floats or complex numbers",
+    ),
+    (
+        '"stablehlo.and"(%f, %f) : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>',
+        "is for booleans or integers",
+    ),
+    (
+        '"stablehlo.convert"(%f) : (tensor<2x3xf32>) -> tensor<3x2xi32>',
+        "one shape",
+    ),
+    (
+        '"stablehlo.complex"(%f, %f) : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xcomplex<f64>>',
+        "elements of the result are complex<f32>",
+    ),
+    (
+        '"stablehlo.real"(%c) : (tensor<8xcomplex<f32>>) -> tensor<8xf64>',
+        "elements of the result are f32",
+    ),
+    (
+        '"stablehlo.compare"(%f, %f) <{comparison_direction = #stablehlo<comparison_direction LT>}> : '
+        "(tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>",
+        "the elements of the result are i1",
+    ),
+    (
+        '"stablehlo.compare"(%f, %f) : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xi1>',
+        "needs a property 'comparison_direction'",
+    ),
+    (
+        '"stablehlo.compare"(%f, %f) <{comparison_direction = 1 : i64}> : (tensor<2x3xf32>, tensor<2x3xf32>) -> '
+        "tensor<2x3xi1>",
+        "is not of the kind direction",
+    ),
+    (
+        '"stablehlo.abs"(%f) <{speed = 1 : i64}> : (tensor<2x3xf32>) -> tensor<2x3xf32>',
+        "has no property 'speed'",
+    ),
+    (
+        '"stablehlo.select"(%f, %f, %f) : (tensor<2x3xf32>, tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>',
+        "the condition is of booleans",
+    ),
+    (
+        '"stablehlo.clamp"(%g, %f, %s) : (tensor<3x2xf32>, tensor<2x3xf32>, tensor<f32>) -> tensor<2x3xf32>',
+        "a bound is a scalar or as",
+    ),
+    (
+        '"stablehlo.constant"() <{value = dense<1> : tensor<2xi64>}> : () -> tensor<3xi64>',
+        "the value is tensor<2xi64>, the result tensor<3xi64>",
+    ),
+    (
+        '"stablehlo.iota"() <{iota_dimension = 2 : i64}> : () -> tensor<2x3xi64>',
+        "dimension 2 is out of range for rank 2",
+    ),
+    (
+        '"stablehlo.broadcast_in_dim"(%f) <{broadcast_dimensions = array<i64: 0, 1>}> : (tensor<2x3xf32>) -> '
+        "tensor<2x4xf32>",
+        "does not broadcast",
+    ),
+    (
+        '"stablehlo.broadcast_in_dim"(%f) <{broadcast_dimensions = array<i64: 0>}> : (tensor<2x3xf32>) -> '
+        "tensor<2x3xf32>",
+        "one dimension for each",
+    ),
+    (
+        '"stablehlo.broadcast_in_dim"(%f) <{broadcast_dimensions = array<i64: 0, 0>}> : (tensor<2x3xf32>) -> '
+        "tensor<2x3xf32>",
+        "dimensions [0, 0] repeat",
+    ),
+    (
+        '"stablehlo.concatenate"(%f, %f) <{dimension = 1 : i64}> : (tensor<2x3xf32>, tensor<2x3xf32>) -> '
+        "tensor<2x5xf32>",
+        "the result has the shape [2, 6]",
+    ),
+    (
+        '"stablehlo.concatenate"(%f, %g) <{dimension = 1 : i64}> : (tensor<2x3xf32>, tensor<3x2xf32>) -> '
+        "tensor<2x5xf32>",
+        "differ in dimension 1 only",
+    ),
+    (
+        '"stablehlo.concatenate"() <{dimension = 0 : i64}> : () -> tensor<2xf32>',
+        "at least one operand",
+    ),
+    (
+        '"stablehlo.pad"(%f, %s) <{edge_padding_low = array<i64: 1, 0>, edge_padding_high = array<i64: 0, 2>, '
+        "interior_padding = array<i64: 0, 1>}> : (tensor<2x3xf32>, tensor<f32>) -> tensor<3x5xf32>",
+        "the result has the shape [3, 7]",
+    ),
+    (
+        '"stablehlo.pad"(%f, %s) <{edge_padding_low = array<i64: 1>, edge_padding_high = array<i64: 0, 2>, '
+        "interior_padding = array<i64: 0, 0>}> : (tensor<2x3xf32>, tensor<f32>) -> tensor<3x5xf32>",
+        "'edge_padding_low' has 2 numbers",
+    ),
+    (
+        '"stablehlo.reshape"(%f) : (tensor<2x3xf32>) -> tensor<5xf32>',
+        "the number of elements stays",
+    ),
+    (
+        '"stablehlo.reverse"(%f) <{dimensions = array<i64: 2>}> : (tensor<2x3xf32>) -> tensor<2x3xf32>',
+        "dimension 2 is out of range",
+    ),
+    (
+        '"stablehlo.slice"(%f) <{start_indices = array<i64: 0, 1>, limit_indices = array<i64: 1, 4>, strides = '
+        "array<i64: 1, 1>}> : (tensor<2x3xf32>) -> tensor<1x3xf32>",
+        "1:4:1 is no slice of a dimension of 3",
+    ),
+    (
+        '"stablehlo.slice"(%f) <{start_indices = array<i64: 0, 0>, limit_indices = array<i64: 1, 3>, strides = '
+        "array<i64: 1, 2>}> : (tensor<2x3xf32>) -> tensor<1x1xf32>",
+        "the result has the shape [1, 2]",
+    ),
+    (
+        '"stablehlo.transpose"(%f) <{permutation = array<i64: 0, 0>}> : (tensor<2x3xf32>) -> tensor<2x2xf32>',
+        "[0, 0] is no permutation",
+    ),
+    (
+        '"stablehlo.transpose"(%f) <{permutation = array<i64: 1, 0>}> : (tensor<2x3xf32>) -> tensor<2x3xf32>',
+        "the result has the shape [3, 2]",
+    ),
+    (
+        '"stablehlo.dynamic_slice"(%f, %k) <{slice_sizes = array<i64: 1, 2>}> : (tensor<2x3xf32>, tensor<i32>) ->'
+        " tensor<1x2xf32>",
+        "one index for each of 2 dimensions, got 1",
+    ),
+    (
+        '"stablehlo.dynamic_slice"(%f, %k, %k) <{slice_sizes = array<i64: 1, 4>}> : (tensor<2x3xf32>, '
+        "tensor<i32>, tensor<i32>) -> tensor<1x4xf32>",
+        "does not fit into",
+    ),
+    (
+        '"stablehlo.dynamic_update_slice"(%f, %g, %k, %k) : (tensor<2x3xf32>, tensor<3x2xf32>, tensor<i32>, '
+        "tensor<i32>) -> tensor<2x3xf32>",
+        "does not fit into",
+    ),
+    (
+        '"stablehlo.dynamic_reshape"(%f, %v) : (tensor<2x3xf32>, tensor<2xi64>) -> tensor<?x?x?xf32>',
+        "one for each of 3 dimensions",
+    ),
+    (
+        '"stablehlo.get_dimension_size"(%f) <{dimension = 2 : i64}> : (tensor<2x3xf32>) -> tensor<i32>',
+        "dimension 2 is out of range",
+    ),
+    (
+        '"stablehlo.dot_general"(%f, %f) <{dot_dimension_numbers = #stablehlo.dot<lhs_contracting_dimensions = '
+        "[1], rhs_contracting_dimensions = [0]>}> : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>",
+        "the contracting dimensions [1]",
+    ),
+    (
+        '"stablehlo.dot_general"(%f, %g) <{dot_dimension_numbers = #stablehlo.dot<lhs_contracting_dimensions = '
+        "[1], rhs_contracting_dimensions = [0]>}> : (tensor<2x3xf32>, tensor<3x2xf32>) -> tensor<2x3xf32>",
+        "the result has the shape [2, 2]",
+    ),
+    (
+        '"stablehlo.convolution"(%x, %w) <{dimension_numbers = #stablehlo.conv<[b, f, 0, 1]x[o, i, 0, 1]->[b, f, '
+        "0, 1]>, feature_group_count = 3 : i64, batch_group_count = 1 : i64}> : (tensor<1x3x8x8xf32>, "
+        "tensor<6x3x3x3xf32>) -> tensor<1x6x6x6xf32>",
+        "3 groups of 3 input features make 9, the input has 3",
+    ),
+    (
+        '"stablehlo.convolution"(%x, %w) <{dimension_numbers = #stablehlo.conv<[b, f, 0, 1]x[o, i, 0, 1]->[b, f, '
+        "0, 1]>, feature_group_count = 1 : i64, batch_group_count = 1 : i64, window_strides = array<i64: 2, 2>}> "
+        ": (tensor<1x3x8x8xf32>, tensor<6x3x3x3xf32>) -> tensor<1x6x6x6xf32>",
+        "sizes [1, 6, 3, 3]",
+    ),
+    (
+        '"stablehlo.gather"(%f, %v) <{dimension_numbers = #stablehlo.gather<offset_dims = [1], '
+        "collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>, slice_sizes = array<i64: 1, "
+        "3>}> : (tensor<2x3xf32>, tensor<2xi64>) -> tensor<2x2xf32>",
+        "the result has the shape [2, 3]",
+    ),
+    (
+        '"stablehlo.gather"(%f, %v) <{dimension_numbers = #stablehlo.gather<offset_dims = [1], '
+        "collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>, slice_sizes = array<i64: 1, "
+        "4>}> : (tensor<2x3xf32>, tensor<2xi64>) -> tensor<2x4xf32>",
+        "do not fit into",
+    ),
+    (
+        '"stablehlo.gather"(%f, %v) <{dimension_numbers = #stablehlo.gather<offset_dims = [1], '
+        "collapsed_slice_dims = [0], start_index_map = [0, 1], index_vector_dim = 1>, slice_sizes = array<i64: 1,"
+        " 3>}> : (tensor<2x3xf32>, tensor<2xi64>) -> tensor<2x3xf32>",
+        "an index has 2 numbers",
+    ),
+    (
+        '"stablehlo.reduce"(%f, %s) <{dimensions = array<i64: 1>}> ({ ^bb0(%a: tensor<f32>, %b: tensor<f32>): '
+        '"stablehlo.return"(%a) : (tensor<f32>) -> () }) : (tensor<2x3xf32>, tensor<f32>) -> tensor<3xf32>',
+        "the result has the shape [2]",
+    ),
+    (
+        '"stablehlo.reduce"(%f, %s) <{dimensions = array<i64: 1>}> ({ ^bb0(%a: tensor<f32>): '
+        '"stablehlo.return"(%a) : (tensor<f32>) -> () }) : (tensor<2x3xf32>, tensor<f32>) -> tensor<2xf32>',
+        "region 0 takes (tensor<f32>, tensor<f32>)",
+    ),
+    (
+        '"stablehlo.reduce"(%f, %s) <{dimensions = array<i64: 1>}> ({ ^bb0(%a: tensor<f32>, %b: tensor<f32>): '
+        '"stablehlo.return"(%a, %b) : (tensor<f32>, tensor<f32>) -> () }) : (tensor<2x3xf32>, tensor<f32>) -> '
+        "tensor<2xf32>",
+        "region 0 gives (tensor<f32>)",
+    ),
+    (
+        '"stablehlo.reduce_window"(%f, %s) <{window_dimensions = array<i64: 1, 2>}> ({ ^bb0(%a: tensor<f32>, %b: '
+        'tensor<f32>): "stablehlo.return"(%a) : (tensor<f32>) -> () }) : (tensor<2x3xf32>, tensor<f32>) -> '
+        "tensor<2x3xf32>",
+        "the result has the shape [2, 2]",
+    ),
+    (
+        '"stablehlo.sort"(%f) <{dimension = 2 : i64}> ({ ^bb0(%a: tensor<f32>, %b: tensor<f32>): '
+        '"stablehlo.return"(%p) : (tensor<i1>) -> () }) : (tensor<2x3xf32>) -> tensor<2x3xf32>',
+        "dimension 2 is out of range",
+    ),
+    (
+        '"stablehlo.if"(%p) ({ "stablehlo.return"(%f) : (tensor<2x3xf32>) -> () }, { "stablehlo.return"(%i) : '
+        "(tensor<2x3xi32>) -> () }) : (tensor<i1>) -> tensor<2x3xf32>",
+        "region 1 gives (tensor<2x3xf32>), got (tensor<2x3xi32>)",
+    ),
+    (
+        '"stablehlo.while"(%f) ({ ^bb0(%a: tensor<2x3xf32>): "stablehlo.return"(%a) : (tensor<2x3xf32>) -> () }, '
+        '{ ^bb0(%a: tensor<2x3xf32>): "stablehlo.return"(%a) : (tensor<2x3xf32>) -> () }) : (tensor<2x3xf32>) -> '
+        "tensor<2x3xf32>",
+        "region 0 gives (tensor<i1>)",
+    ),
+    (
+        '"stablehlo.scatter"(%f, %v, %f) <{scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = '
+        "[1], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>}> ({ ^bb0(%a: tensor<f32>, %b: "
+        'tensor<f32>): "stablehlo.return"(%b) : (tensor<f32>) -> () }) : (tensor<2x3xf32>, tensor<2xi64>, '
+        "tensor<2x3xf32>) -> tensor<2x3xf32>",
+        "window, inserted and batching dimensions",
+    ),
+    (
+        '"chlo.erf"(%i) : (tensor<2x3xi32>) -> tensor<2x3xi32>',
+        "is for floats",
+    ),
+    (
+        '"chlo.top_k"(%f) <{k = 2 : i64}> : (tensor<2x3xf32>) -> (tensor<2x3xf32>, tensor<2x2xi32>)',
+        "the result has the shape [2, 2]",
+    ),
+]
+
+STRICTER = [
+    (
+        '"stablehlo.fft"(%c) <{fft_type = #stablehlo<fft_type FFT>, fft_length = array<i64: 7>}> : '
+        "(tensor<8xcomplex<f32>>) -> tensor<8xcomplex<f32>>",
+        "takes the sizes [7]",
+    ),
+]
+"""What the real verifiers let pass, though it has no meaning."""
+
+
+def program(line: str) -> str:
+    results = "" if line.endswith("-> ()") else "%0:2 = " if "chlo.top_k" in line else "%0 = "
+    return f"func.func @f({ARGUMENTS}) {{\n  {results}{line}\n  return\n}}"
+
+
+@pytest.mark.parametrize(("line", "message"), INVALID + STRICTER)
+def test_what_is_wrong_is_refused(line: str, message: str) -> None:
+    name = line.split('"')[1]
+    with pytest.raises(VerifyException) as caught:
+        parse_module(program(line)).verify()
+    assert f"{name}: " in str(caught.value)
+    assert message in str(caught.value)
+
+
+def test_iree_refuses_the_same() -> None:
+    from iree.compiler import ir
+
+    for line, _ in INVALID:
+        with pytest.raises(ir.MLIRError), ir.Context():
+            ir.Module.parse(program(line))
+    for line, _ in STRICTER:
+        assert iree(program(line))
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('"stablehlo.compare"(%f, %f) <{comparison_direction = #stablehlo<comparison_direction UP>}> :', "got 'UP'"),
+        ('"stablehlo.dot_general"(%f, %f) <{dot_dimension_numbers = #stablehlo.dot<lhs = [1]>}> :', "no field 'lhs'"),
+        ("stablehlo.convolution(%x, %w) dim_numbers = [b, b, 0]x[o, i, 0]->[b, f, 0]", "are b, f, 0, got b, b, 0"),
+        (
+            "stablehlo.convolution(%x, %w) dim_numbers = [b, f, 0]x[o, i, 0]->[b, f, 0], window = {pad = [[1]]}",
+            "padding is given in pairs, got [1]",
+        ),
+        ("stablehlo.reduce_precision %f, format = float : tensor<2x3xf32>", "a format such as e5m10, got 'float'"),
+        (
+            "stablehlo.reduce(%f init: %s) applies stablehlo.plus across dimensions = [1] : (tensor<2x3xf32>, tensor<f32>) -> tensor<2xf32>",
+            "Operation stablehlo.plus is not registered",
+        ),
+        ("stablehlo.constant 1 : i64", "expected the elements of a tensor"),
+        ("stablehlo.nothing %f : tensor<2x3xf32>", "stablehlo.nothing is not registered"),
+    ],
+)
+def test_what_cannot_be_read_is_said(line: str, message: str) -> None:
+    with pytest.raises(ParseError) as caught:
+        parse_module(program(line))
+    assert message in str(caught.value)
+
+
+def test_ops_by_name() -> None:
+    assert stablehlo.op("add").name == "stablehlo.add"
+    assert stablehlo.op("chlo.erf").name == "chlo.erf"
+    assert stablehlo.op("add") is stablehlo.op("add")
+    for name in ("plus", "chlo.add", "stablehlo.add"):
+        with pytest.raises(ValueError, match="has no op"):
+            stablehlo.op(name)
+
+
+def test_attributes_are_made_once() -> None:
+    for make in (
+        lambda: stablehlo.comparison("LT", "FLOAT"),
+        lambda: stablehlo.dot_dimension_numbers([0], [0], [2], [1]),
+        lambda: stablehlo.conv_dimension_numbers(0, 1, [2, 3], 1, 0, [2, 3], 0, 1, [2, 3]),
+        lambda: stablehlo.gather_dimension_numbers([1], [0], [], [], [0], 1),
+        lambda: stablehlo.scatter_dimension_numbers([1], [0], [], [], [0], 1),
+        stablehlo.precision_config,
+        lambda: stablehlo.fft_type("RFFT"),
+        lambda: stablehlo.rng_distribution("UNIFORM"),
+        lambda: stablehlo.ints([1, 2]),
+        lambda: stablehlo.flags([True]),
+        lambda: stablehlo.pairs([(0, 1)]),
+        lambda: stablehlo.integer(1),
+        lambda: stablehlo.flag(True),
+    ):
+        assert make() is make()
+    with pytest.raises(ValueError, match="got 'UP'"):
+        stablehlo.comparison("UP")
+
+
+def test_attributes_are_spelled_as_upstream() -> None:
+    for attribute, text in (
+        (stablehlo.comparison("LT")["comparison_direction"], "#stablehlo<comparison_direction LT>"),
+        (stablehlo.precision_config(), "[#stablehlo<precision DEFAULT>, #stablehlo<precision DEFAULT>]"),
+        (
+            stablehlo.dot_dimension_numbers([], [], [1], [0]),
+            "#stablehlo.dot<lhs_contracting_dimensions = [1], rhs_contracting_dimensions = [0]>",
+        ),
+        (
+            stablehlo.conv_dimension_numbers(0, 3, [1, 2], 2, 3, [0, 1], 0, 1, [2, 3]),
+            "#stablehlo.conv<[b, 0, 1, f]x[0, 1, i, o]->[b, f, 0, 1]>",
+        ),
+        (
+            stablehlo.gather_dimension_numbers([1], [0], [], [], [0], 1),
+            "#stablehlo.gather<offset_dims = [1], collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>",
+        ),
+        (stablehlo.pairs([(0, 1), (2, 3)]), "dense<[[0, 1], [2, 3]]> : tensor<2x2xi64>"),
+        (stablehlo.flags([True, False]), "array<i1: true, false>"),
+    ):
+        assert str(attribute) == text
+
+
+def test_a_built_program_is_read_by_iree() -> None:
+    """Every factory is used as a lowering uses it."""
+    text = "func.func @f(%x: tensor<1x3x8x8xf32>, %w: tensor<6x3x3x3xf32>, %i: tensor<2x1xi64>) {\n  return\n}"
+    module = parse_module(text)
+    (function,) = module.ops
+    block = function.regions[0].blocks[0]
+    x, w, i = block.args
+    b = OpBuilder(block)
+    b.before = block.last_op
+    conv = {
+        "dimension_numbers": stablehlo.conv_dimension_numbers(0, 1, [2, 3], 1, 0, [2, 3], 0, 1, [2, 3]),
+        "feature_group_count": stablehlo.integer(1),
+        "batch_group_count": stablehlo.integer(1),
+        "window_strides": stablehlo.ints([2, 2]),
+        "padding": stablehlo.pairs([(1, 1), (1, 1)]),
+        "window_reversal": stablehlo.flags([False, False]),
+        "precision_config": stablehlo.precision_config(),
+    }
+    y = b.value(stablehlo.op("convolution"), (x, w), TensorType(f32, [1, 6, 4, 4]), conv)
+    dot = {"dot_dimension_numbers": stablehlo.dot_dimension_numbers([0], [0], [1, 2, 3], [1, 2, 3])}
+    b.value(stablehlo.op("dot_general"), (y, y), TensorType(f32, [1]), dot)
+    gather = {
+        "dimension_numbers": stablehlo.gather_dimension_numbers([1, 2, 3], [0], [], [], [0], 1),
+        "slice_sizes": stablehlo.ints([1, 3, 3, 3]),
+        "indices_are_sorted": stablehlo.flag(False),
+    }
+    rows = b.value(stablehlo.op("gather"), (w, i), TensorType(f32, [2, 3, 3, 3]), gather)
+    b.value(stablehlo.op("compare"), (i, i), parse_type("tensor<2x1xi1>"), stablehlo.comparison("LT", "SIGNED"))
+    body = Block(arg_types=[TensorType(f32, [])] * 2)
+    body.add_op(stablehlo.op("return").create(operands=[body.args[1]]))
+    numbers = stablehlo.scatter_dimension_numbers([1, 2, 3], [0], [], [], [0], 1)
+    b.emit(
+        stablehlo.op("scatter"), (w, i, rows), (w.type,), {"scatter_dimension_numbers": numbers}, regions=[Region(body)]
+    )
+    b.emit(stablehlo.op("iota"), (), (TensorType(i64, [3]),), {"iota_dimension": stablehlo.integer(0)})
+    module.verify()
+    assert iree(generic_text(module)) == iree(pretty_text(module))
+
+
+def parse_type(text: str) -> TensorType:
+    module = parse_module(f"func.func private @f({text})")
+    (function,) = module.ops
+    return function.properties["function_type"].inputs.data[0]
+
+
+def test_dead_ops_go_and_calls_stay() -> None:
+    line = "%0 = stablehlo.add %f, %f : tensor<2x3xf32>\n  stablehlo.custom_call @foo(%f) : (tensor<2x3xf32>) -> ()"
+    module = parse_module(f"func.func @f(%f: tensor<2x3xf32>) {{\n  {line}\n  return\n}}")
+    dce(module)
+    assert [op.name for op in module.walk()][2:] == ["stablehlo.custom_call", "func.return"]
+
+
+def test_a_refused_op_can_be_shown() -> None:
+    module = parse_module(program('"stablehlo.slice"(%f) : (tensor<2x3xf32>) -> tensor<2x3xf32>'))
+    assert "stablehlo.slice(%f) : (tensor<2x3xf32>) -> tensor<2x3xf32>" in pretty_text(module)
+
+
+def test_properties_among_the_attributes_are_found() -> None:
+    line = '"stablehlo.reverse"(%f) {dimensions = array<i64: 0>, note = "x"} : (tensor<2x3xf32>) -> tensor<2x3xf32>'
+    module = parse_module(program(line))
+    module.verify()
+    assert 'stablehlo.reverse %f, dims = [0] {note = "x"} : tensor<2x3xf32>' in pretty_text(module)
+
+
+def test_weights_stay_outside() -> None:
+    text = program("stablehlo.constant dense_resource<w> : tensor<2xf32>")
+    text += '\n{-# dialect_resources: { builtin: { w: "0x040000000000803F00000040" } } #-}\n'
+    module = parse_module(text)
+    module.verify()
+    assert "stablehlo.constant dense_resource<w> : tensor<2xf32>" in pretty_text(module)
