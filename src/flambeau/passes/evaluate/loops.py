@@ -242,7 +242,7 @@ class Loop:
             return tuple(self.assumed(v, (cell, i), make, slots, made) for i, v in enumerate(cell.content))
         return tuple((k, self.assumed(v, (cell, k), make, slots, made)) for k, v in cell.content)
 
-    def compare_all(self, mark: int, nexts: Sequence[Any]) -> None:
+    def compare_all(self, mark: int, nexts: list[Any]) -> None:
         """Find out what an iteration changed that was assumed to stay."""
         e = self.e
         self.holders: dict[Storage, Path] = {}
@@ -250,7 +250,7 @@ class Loop:
             init = self.inits[i]
             if e.features.containers:
                 init = like(init, now)
-                now = like(now, init)
+                nexts[i] = now = like(now, init)
             if init is not self.inits[i]:
                 self.inits[i], self.grown = init, True
             self.compare(init, now, (i,))
