@@ -107,6 +107,7 @@ TABLE: dict[str, Row] = {
     "abs": row("operand", "", of("ifc"), checks.has_sign, same_shapes, checks.real_result, form=_SAME),
     "cbrt": _function("fc"),
     "ceil": _unary("f"),
+    "bitcast_convert": row("operand", "", same_shapes, form=_SAME),
     "convert": row("operand", "", of("bifc"), same_shapes, form=_SAME),
     "cosine": _function("fc"),
     "count_leading_zeros": _unary("i"),

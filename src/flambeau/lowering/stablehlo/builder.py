@@ -120,6 +120,10 @@ class StablehloBuilder(WholeBuilder):
         type_ = tensor_type(wanted, element_of(value))
         if None not in wanted:
             return self.make("broadcast_in_dim", (value,), type_, dims)
+        dims["known_expanding_dimensions"] = i64_array(
+            tuple(i for i, d in enumerate(have) if d == 1 and wanted[i] != 1)
+        )
+        dims["known_nonexpanding_dimensions"] = i64_array(tuple(i for i, d in enumerate(have) if d != 1))
         return self.make("dynamic_broadcast_in_dim", (value, self.shape_operand(sizes)), type_, dims)
 
     def reshaped(self, value: SSAValue, sizes: Sequence[Size]) -> SSAValue:

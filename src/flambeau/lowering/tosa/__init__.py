@@ -1,0 +1,1 @@
+"""Lowering to TOSA 1.0."""

@@ -1,0 +1,154 @@
+"""Tensors that are known while compiling: positions, masks, what is computed from them.
+
+They are computed with numpy and become a `tosa.const` where an op needs them. So TOSA, which has no op that counts,
+sees only the result, and numbers in between may have types that TOSA lacks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from xdsl.dialects.builtin import (
+    BytesAttr,
+    ComplexType,
+    DenseIntOrFPElementsAttr,
+    IntegerType,
+    TensorType,
+    UnregisteredOp,
+    f32,
+    f64,
+    i1,
+    i8,
+    i16,
+    i32,
+    i64,
+)
+from xdsl.ir import Attribute, Operation, SSAValue
+
+from flambeau.diagnostics import Unsupported
+from flambeau.dialects import tosa
+
+Array = np.ndarray[Any, Any]
+
+NUMPY: dict[Attribute, Any] = {
+    i1: np.bool_, i8: np.int8, i16: np.int16, i32: np.int32, i64: np.int64, f32: np.float32, f64: np.float64,
+}  # fmt: skip
+"""Elements that are computed with while compiling."""
+
+MOST_ELEMENTS = 1 << 16
+"""Larger tensors are left to the engine, unless they have one value everywhere."""
+
+_INT64 = np.iinfo(np.int64)
+_INT32 = np.iinfo(np.int32)
+
+_Pending = UnregisteredOp.with_name("flambeau.known")
+
+
+def pending(array: Array, element: Attribute) -> SSAValue:
+    """A value that stands for a constant until an op needs it."""
+    return _Pending.create(result_types=[TensorType(element, array.shape)]).results[0]
+
+
+def is_splat(array: Array) -> bool:
+    return array.size == 1 or not any(array.strides)
+
+
+def is_small(array: Array) -> bool:
+    return array.size <= MOST_ELEMENTS or is_splat(array)
+
+
+def constant_op(array: Array, type_: TensorType[Any]) -> Operation:
+    """`tosa.const` of an array."""
+    return tosa.op("const").create(result_types=(type_,), properties={"values": dense(array, type_)})
+
+
+def dense(array: Array, type_: TensorType[Any]) -> Attribute:
+    element = type_.element_type
+    if element == f64:
+        raise Unsupported("TOSA has no 64-bit floats")
+    if isinstance(element, ComplexType):
+        raise Unsupported("TOSA has no complex numbers")
+    if isinstance(element, IntegerType):
+        array = fitting(array, element)
+    if is_splat(array):
+        number = array.flat[0].item() if array.size else 0
+        return DenseIntOrFPElementsAttr.from_list(type_, [int(number) if isinstance(number, bool) else number])
+    if element in NUMPY and element != i1:
+        return DenseIntOrFPElementsAttr(type_, BytesAttr(np.ascontiguousarray(array, NUMPY[element]).tobytes()))
+    return DenseIntOrFPElementsAttr.from_list(type_, [v.item() if element != i1 else int(v) for v in array.flat])
+
+
+def fitting(array: Array, element: IntegerType) -> Array:
+    """Integers in the range of their elements: the ends of 64 bits mean the ends of fewer; others must fit."""
+    if element == i32 and array.dtype == np.int64:
+        array = np.where(array == _INT64.max, _INT32.max, np.where(array == _INT64.min, _INT32.min, array))
+        if array.size and (array.max() > _INT32.max or array.min() < _INT32.min):
+            worst = max(array.max(), array.min(), key=abs)
+            raise Unsupported(
+                f"the constant {worst} does not fit 32 bits, which is what TOSA computes integers in",
+                'Lower with int64="keep" for a backend that takes 64-bit integers.',
+            )
+        kept = array.astype(np.int32)
+        return np.broadcast_to(kept.flat[0], kept.shape) if kept.size and (kept == kept.flat[0]).all() else kept
+    return array
+
+
+# --- Computing ---
+
+
+
+def _int_div(x: Array, y: Array) -> Array:
+    quotient = np.abs(x) // np.maximum(np.abs(y), 1)
+    return quotient * np.sign(x) * np.sign(y)
+
+
+_COMPARISONS: dict[str, Callable[[Array, Array], Array]] = {
+    "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
+    "uno": lambda x, y: np.isnan(x) | np.isnan(y),
+}  # fmt: skip
+CMPF = {1: "eq", 2: "gt", 3: "ge", 4: "lt", 5: "le", 13: "ne", 14: "uno"}
+CMPI = {0: "eq", 1: "ne", 2: "lt", 3: "le", 4: "gt", 5: "ge", 6: "lt", 7: "le", 8: "gt", 9: "ge"}
+
+_FUNCTIONS: dict[str, Callable[..., Array]] = {
+    "arith.addf": np.add, "arith.addi": np.add, "arith.subf": np.subtract, "arith.subi": np.subtract,
+    "arith.mulf": np.multiply, "arith.muli": np.multiply, "arith.divf": np.divide, "arith.divsi": _int_div,
+    "arith.floordivsi": lambda x, y: np.floor_divide(x, np.where(y == 0, 1, y)),
+    "arith.remf": np.fmod, "arith.remsi": lambda x, y: np.fmod(x, np.where(y == 0, 1, y)),
+    "arith.maximumf": np.maximum, "arith.maxsi": np.maximum, "arith.minimumf": np.minimum, "arith.minsi": np.minimum,
+    "arith.negf": np.negative, "arith.andi": np.bitwise_and, "arith.ori": np.bitwise_or, "arith.xori": np.bitwise_xor,
+    "arith.select": np.where, "math.absf": np.abs, "math.absi": np.abs, "math.floor": np.floor, "math.ceil": np.ceil,
+    "math.trunc": np.trunc, "math.roundeven": np.rint, "math.sqrt": np.sqrt, "math.exp": np.exp, "math.log": np.log,
+    "math.sin": np.sin, "math.cos": np.cos, "math.tanh": np.tanh, "math.powf": np.power, "math.exp2": np.exp2,
+    "math.expm1": np.expm1, "math.log1p": np.log1p, "math.log2": np.log2, "math.copysign": np.copysign,
+    "arith.extsi": np.asarray, "arith.trunci": np.asarray, "arith.sitofp": np.asarray, "arith.extf": np.asarray,
+    "arith.truncf": np.asarray, "arith.index_cast": np.asarray, "arith.fptosi": np.trunc,
+    "arith.extui": lambda x: _unsigned(x), "arith.uitofp": lambda x: _unsigned(x),
+}  # fmt: skip
+
+
+def _unsigned(x: Array) -> Array:
+    return x if x.dtype == np.bool_ else x.view(np.dtype(f"u{x.dtype.itemsize}"))
+
+
+def computed(name: str, arrays: Sequence[Array], element: Attribute, properties: Any) -> Array | None:
+    """The result of an op of `arith` or `math` on arrays; None where it is left to the engine."""
+    wanted = NUMPY.get(element)
+    function = _FUNCTIONS.get(name)
+    if name in ("arith.cmpf", "arith.cmpi"):
+        predicate = properties["predicate"].value.data
+        function = _COMPARISONS[(CMPF if name == "arith.cmpf" else CMPI)[predicate]]
+        if name == "arith.cmpi" and predicate >= 6:
+            arrays = [a.astype(np.uint64) for a in arrays]
+    if function is None or wanted is None:
+        return None
+    shape = np.broadcast_shapes(*(a.shape for a in arrays))
+    one = all(map(is_splat, arrays)) and all(a.size for a in arrays)
+    if not one and int(np.prod(shape)) > MOST_ELEMENTS:
+        return None
+    with np.errstate(all="ignore"):
+        if one:
+            single = function(*(np.array(a.flat[0]) for a in arrays))
+            return np.broadcast_to(np.asarray(single).astype(wanted), shape)
+        return np.asarray(function(*arrays)).astype(wanted)

@@ -1,0 +1,362 @@
+"""Scalar ops as TOSA has them: what each op of `arith` and `math` is on whole tensors.
+
+Three tables: ops that have a twin, ops that need an attribute or another type on the way, and ops that TOSA lacks,
+which are written as formulas.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from xdsl.dialects.builtin import IntegerType, TensorType, i1, i32
+from xdsl.ir import Attribute, SSAValue
+
+from flambeau.diagnostics import Unsupported
+from flambeau.dialects import tosa
+from flambeau.lowering.element import Element
+from flambeau.lowering.tosa.constants import CMPF, CMPI
+
+if TYPE_CHECKING:
+    from flambeau.lowering.tosa.builder import TosaBuilder
+
+Rule = Callable[["TosaBuilder", Sequence[SSAValue], Attribute, Any], SSAValue]
+
+SAME: dict[str, str] = {
+    "arith.addf": "add", "arith.subf": "sub", "arith.maximumf": "maximum", "arith.minimumf": "minimum",
+    "math.absf": "abs", "math.floor": "floor", "math.ceil": "ceil", "math.exp": "exp", "math.log": "log",
+    "math.sin": "sin", "math.cos": "cos", "math.tanh": "tanh", "math.erf": "erf", "math.powf": "pow",
+    "arith.select": "select",
+}  # fmt: skip
+"""Ops that have a twin."""
+
+INTEGER: dict[str, str] = {
+    "arith.addi": "add", "arith.subi": "sub", "arith.muli": "mul", "arith.divsi": "intdiv", "arith.maxsi": "maximum",
+    "arith.minsi": "minimum", "arith.andi": "bitwise_and", "arith.ori": "bitwise_or", "arith.xori": "bitwise_xor",
+    "arith.shli": "logical_left_shift", "math.absi": "abs", "math.ctlz": "clz",
+}  # fmt: skip
+"""Ops on integers; narrow ones are computed in 32 bits, which TOSA has all of them for."""
+
+UNSIGNED: dict[str, str] = {
+    "arith.divui": "intdiv", "arith.maxui": "maximum", "arith.minui": "minimum", "arith.shrui": "logical_right_shift",
+}  # fmt: skip
+"""Ops on integers without a sign, which are computed in 32 bits with zeros in front."""
+
+BOOLEAN: dict[str, str] = {
+    "arith.andi": "logical_and", "arith.ori": "logical_or", "arith.xori": "logical_xor", "arith.muli": "logical_and",
+    "arith.maxui": "logical_or", "arith.minui": "logical_and", "arith.addi": "logical_xor", "arith.subi": "logical_xor",
+}  # fmt: skip
+"""Ops on booleans."""
+
+CONVERSIONS = frozenset(
+    {"arith.extsi", "arith.trunci", "arith.sitofp", "arith.extf", "arith.truncf", "arith.index_cast"}
+)
+
+RULES: dict[str, Rule] = {}
+FORMULAS: dict[str, Callable[..., Element]] = {}
+
+
+def rule(*names: str) -> Callable[[Rule], Rule]:
+    def register(function: Rule) -> Rule:
+        RULES.update(dict.fromkeys(names, function))
+        return function
+
+    return register
+
+
+def formula(name: str) -> Callable[[Callable[..., Element]], Callable[..., Element]]:
+    """Declare an op that TOSA lacks by what it is in terms of others."""
+
+    def register(function: Callable[..., Element]) -> Callable[..., Element]:
+        FORMULAS[name] = function
+        return function
+
+    return register
+
+
+def element_of(value: SSAValue) -> Any:
+    assert isinstance(value.type, TensorType)
+    return value.type.element_type
+
+
+def width_of(element: Attribute) -> int:
+    return element.width.data if isinstance(element, IntegerType) else 0
+
+
+def translate(
+    b: TosaBuilder, name: str, operands: Sequence[SSAValue], element: Attribute, properties: Any
+) -> SSAValue:
+    """An op of `arith` or `math`; `element` is the type of its result as PyTorch means it."""
+    held = b.held(element)
+    own = element_of(operands[-1])
+    if own == i1 and name in BOOLEAN:
+        return b.on(BOOLEAN[name], operands, i1)
+    if name in SAME:
+        return b.on(SAME[name], operands, held)
+    if name in CONVERSIONS:
+        return b.converted(operands[0], held)
+    if name in RULES:
+        return RULES[name](b, operands, element, properties)
+    if name in INTEGER:
+        return integer(b, INTEGER[name], [wide(b, o) for o in operands], held)
+    if name in UNSIGNED:
+        return integer(b, UNSIGNED[name], [wide_unsigned(b, o) for o in operands], held)
+    if name in FORMULAS:
+        dtype = b.dtype_of(element)
+        with b.frame(b.joint_sizes(operands)):
+            return b.spread_lazily(FORMULAS[name](*(Element(b, o, dtype) for o in operands)).value)
+    if name.startswith("complex."):
+        raise Unsupported("TOSA has no complex numbers")
+    raise Unsupported(f"TOSA has no twin of {name}")
+
+
+# --- Numbers of other widths ---
+
+
+def wide(b: TosaBuilder, x: SSAValue) -> SSAValue:
+    """An integer in at least 32 bits."""
+    return b.converted(x, i32) if width_of(element_of(x)) < 32 else x
+
+
+def wide_unsigned(b: TosaBuilder, x: SSAValue) -> SSAValue:
+    """An integer without a sign in 32 bits, zeros in front."""
+    width = width_of(element_of(x))
+    if width >= 32:
+        return x
+    extended = b.converted(x, i32)
+    return extended if width == 1 else b.on("bitwise_and", (extended, b.number(extended, (1 << width) - 1)), i32)
+
+
+def integer(b: TosaBuilder, name: str, operands: Sequence[SSAValue], held: Attribute) -> SSAValue:
+    if name == "mul":
+        return b.converted(b.product_of(*operands), held)
+    return b.converted(b.on(name, operands, element_of(operands[0])), held)
+
+
+@rule("arith.extui")
+def extui(b: TosaBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
+    return b.converted(wide_unsigned(b, v[0]), b.held(element))
+
+
+@rule("arith.uitofp")
+def uitofp(b: TosaBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
+    return b.converted(wide_unsigned(b, v[0]), b.held(element))
+
+
+@rule("arith.fptosi")
+def fptosi(b: TosaBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
+    # A cast rounds to the nearest integer.
+    own = element_of(v[0])
+    return b.converted(b.apply("math.trunc", v, own, {}), b.held(element))
+
+
+@rule("arith.remui")
+def remui(b: TosaBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
+    x, y = (wide_unsigned(b, o) for o in v)
+    return b.converted(remainder(b, x, y), b.held(element))
+
+
+@rule("arith.remsi")
+def remsi(b: TosaBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
+    x, y = (wide(b, o) for o in v)
+    return b.converted(remainder(b, x, y), b.held(element))
+
+
+def remainder(b: TosaBuilder, x: SSAValue, y: SSAValue) -> SSAValue:
+    element = element_of(x)
+    whole = b.product_of(b.on("intdiv", (x, y), element), y)
+    return b.on("sub", (x, whole), element)
+
+
+@rule("arith.floordivsi")
+def floordiv(b: TosaBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
+    x, y = (wide(b, o) for o in v)
+    own = element_of(x)
+    quotient = b.on("intdiv", (x, y), own)
+    rest = b.on("sub", (x, b.product_of(quotient, y)), own)
+    zero = b.number(x, 0)
+    signs = b.on("logical_xor", (b.on("greater", (zero, rest), i1), b.on("greater", (zero, y), i1)), i1)
+    exact = b.on("equal", (rest, zero), i1)
+    lower = b.on("logical_and", (signs, b.on("logical_not", (exact,), i1)), i1)
+    smaller = b.on("sub", (quotient, b.number(x, 1)), own)
+    return b.converted(b.on("select", (lower, smaller, quotient), own), b.held(element))
+
+
+@rule("arith.ceildivsi")
+def ceildiv(b: TosaBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
+    x = wide(b, v[0])
+    negative = b.on("sub", (b.number(x, 0), x), element_of(x))
+    down = floordiv(b, (negative, v[1]), element, properties)
+    return b.on("sub", (b.number(down, 0), down), element_of(down))
+
+
+@rule("arith.shrsi")
+def shrsi(b: TosaBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
+    x, by = (wide(b, o) for o in v)
+    own = element_of(x)
+    # An integer that is narrower than PyTorch's is shifted no further than its own width.
+    by = b.on("minimum", (by, b.number(by, width_of(own) - 1)), own)
+    shifted = b.on("arithmetic_right_shift", (x, by), own, {"round": tosa.flag(False)})
+    return b.converted(shifted, b.held(element))
+
+
+# --- Comparisons ---
+
+
+def compare(b: TosaBuilder, kind: str, x: SSAValue, y: SSAValue) -> SSAValue:
+    if kind in ("lt", "le"):
+        kind, x, y = {"lt": "gt", "le": "ge"}[kind], y, x
+    if kind == "ne":
+        return b.on("logical_not", (b.on("equal", (x, y), i1),), i1)
+    return b.on({"eq": "equal", "gt": "greater", "ge": "greater_equal"}[kind], (x, y), i1)
+
+
+@rule("arith.cmpf")
+def cmpf(b: TosaBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
+    kind = CMPF[properties["predicate"].value.data]
+    if kind != "uno":
+        return compare(b, kind, *v)
+    unordered = [compare(b, "ne", o, o) for o in v]
+    return unordered[0] if v[0] is v[1] else b.on("logical_or", unordered, i1)
+
+
+@rule("arith.cmpi")
+def cmpi(b: TosaBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
+    predicate = properties["predicate"].value.data
+    kind = CMPI[predicate]
+    x, y = v
+    if element_of(x) == i1 and kind in ("eq", "ne"):
+        differs = b.on("logical_xor", v, i1)
+        return differs if kind == "ne" else b.on("logical_not", (differs,), i1)
+    if predicate < 6:
+        return compare(b, kind, wide(b, x), wide(b, y))
+    if width_of(element_of(x)) < 32:
+        return compare(b, kind, wide_unsigned(b, x), wide_unsigned(b, y))
+    own = element_of(x)
+    lowest = b.number(x, -(1 << (width_of(own) - 1)))
+    return compare(b, kind, b.on("bitwise_xor", (x, lowest), own), b.on("bitwise_xor", (y, lowest), own))
+
+
+# --- Floats ---
+
+
+@rule("arith.mulf")
+def mulf(b: TosaBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
+    return b.product_of(*v)
+
+
+@rule("arith.negf")
+def negf(b: TosaBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
+    zero = b.zero_point(element_of(v[0]))
+    return b.on("negate", (v[0], zero, zero), b.held(element), like=1)
+
+
+@rule("arith.divf")
+def divf(b: TosaBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
+    x, y = v
+    inverse = b.reciprocal(y)
+    known = b.arrays.get(x)
+    if known is not None and known.size and (known == 1).all():
+        return inverse if known.size == 1 else b.on("add", (inverse, b.zeros_like(x)), b.held(element))
+    return b.product_of(x, inverse)
+
+
+@rule("math.sqrt")
+def sqrt(b: TosaBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
+    return b.reciprocal(b.on("rsqrt", v, b.held(element)))
+
+
+@rule("math.roundeven")
+def roundeven(b: TosaBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
+    # A cast to integers rounds half to even; from 2^23 on, all floats are whole.
+    x, held = v[0], b.held(element)
+    rounded = b.converted(b.converted(x, i32), held)
+    small = b.on("greater", (b.number(x, float(1 << 23)), b.on("abs", (x,), held)), i1)
+    return b.on("select", (small, rounded, x), held)
+
+
+@formula("math.trunc")
+def trunc(x: Element) -> Element:
+    return (x < 0).select(x.ceil(), x.floor())
+
+
+@formula("math.tan")
+def tan(x: Element) -> Element:
+    return x.sin() / x.cos()
+
+
+@formula("math.exp2")
+def exp2(x: Element) -> Element:
+    return x.like(2).pow(x)
+
+
+@formula("math.log2")
+def log2(x: Element) -> Element:
+    return x.log() * (1 / math.log(2))
+
+
+@formula("math.expm1")
+def expm1(x: Element) -> Element:
+    # (e^x - 1) = tanh(x/2) (e^x + 1) subtracts nothing.
+    return (x * 0.5).tanh() * (x.exp() + 1)
+
+
+@formula("math.log1p")
+def log1p(x: Element) -> Element:
+    # What is lost in 1 + x is lost in the logarithm and in the difference alike.
+    whole = x + 1
+    lost = whole - 1
+    exact = (lost == 0) | x.isinf()
+    return exact.select(x, whole.log() * (x / exact.select(x.like(1), lost)))
+
+
+@formula("math.copysign")
+def copysign(x: Element, y: Element) -> Element:
+    # The inverse of a negative zero is below zero.
+    negative = (y < 0) | (1 / y < 0)
+    size = abs(x)
+    return negative.select(-size, size)
+
+
+@formula("math.atan")
+def atan(x: Element) -> Element:
+    """Folded to [-tan(pi/8), tan(pi/8)], then a polynomial."""
+    size = abs(x)
+    large, middle = size > 2.414213562373095, size > 0.4142135623730950
+    folded = large.select(-1 / size, middle.select((size - 1) / (size + 1), size))
+    start = large.select(size.like(math.pi / 2), middle.select(size.like(math.pi / 4), size.like(0)))
+    square = folded * folded
+    series = size.like(8.05374449538e-2)
+    for factor in (-1.38776856032e-1, 1.99777106478e-1, -3.33329491539e-1):
+        series = series * square + factor
+    angle = start + (series * square * folded + folded)
+    return (x < 0).select(-angle, angle)
+
+
+@formula("math.atan2")
+def atan2(y: Element, x: Element) -> Element:
+    angle = atan(y / x)
+    other = (y < 0).select(angle - math.pi, angle + math.pi)
+    return (x < 0).select(other, angle)
+
+
+@formula("arith.remf")
+def remf(x: Element, y: Element) -> Element:
+    """The rest of a division that may be off by one: put back between zero and the divisor."""
+    size, by = abs(x), abs(y)
+    rest = size - (size / by).floor() * by
+    rest = (rest < 0).select(rest + by, rest)
+    rest = (rest >= by).select(rest - by, rest)
+    # Nothing is left of a number by infinity but the number.
+    rest = (by.isinf() & ~size.isinf()).select(size, rest)
+    return (x < 0).select(-rest, rest)
+
+
+@formula("math.ctpop")
+def ctpop(x: Element) -> Element:
+    """Bits are added up in pairs, then fours, then bytes."""
+    x = x - ((x >> 1) & 0x55555555)
+    x = (x & 0x33333333) + ((x >> 2) & 0x33333333)
+    x = (x + (x >> 4)) & 0x0F0F0F0F
+    return ((x * 0x01010101) >> 24) & 0xFF
