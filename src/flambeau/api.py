@@ -242,6 +242,10 @@ def _lowering(output: OutputType) -> Callable[[ModuleOp], ModuleOp]:
         from flambeau.lowering.stablehlo.lower import lower_to_stablehlo
 
         return lower_to_stablehlo
+    if output is OutputType.TOSA:
+        from flambeau.lowering.tosa.lower import lower_to_tosa
+
+        return lower_to_tosa
     raise CompileError(
         [
             Diagnostic(

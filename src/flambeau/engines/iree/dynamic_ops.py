@@ -10,6 +10,7 @@ from flambeau.engines.errors import EngineError
 from flambeau.ir.builder import erase
 from flambeau.ir.dtypes import DTYPES, DType
 from flambeau.lowering.builder import Size, Tensor
+from flambeau.lowering.element import Element
 from flambeau.lowering.linalg.builder import LinalgBuilder
 
 NAMES = frozenset({"stablehlo.dynamic_reshape", "stablehlo.dynamic_pad"})
@@ -33,14 +34,13 @@ def _replace(op: Operation) -> None:
     entry = op.parent
     b = LinalgBuilder(entry)
     b.before, b.location = op, op.location
-    # Constants stand right here: the builder would put them in front of the whole block.
     x = Tensor(op.operands[0], _dtype(op.operands[0]))
     if op.name == "stablehlo.dynamic_reshape":
         new = b.reshape(x, sizes_of(op.operands[1], b))
     else:
         low, high = sizes_of(op.operands[2], b), sizes_of(op.operands[3], b)
         fill = b.value(tensor.ExtractOp, (op.operands[1],), x.dtype.builtin)
-        new = b.pad(x, low, high, fill)
+        new = b.pad(x, low, high, Element(b, fill, x.dtype))
     value = new.value
     if value.type != op.results[0].type:
         value = b.value(tensor.CastOp, (value,), op.results[0].type)

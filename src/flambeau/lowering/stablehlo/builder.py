@@ -340,7 +340,10 @@ class StablehloBuilder(WholeBuilder):
         body: Any,
         indexed: bool = False,
     ) -> list[Tensor]:
-        if indexed or len(inits) != 1 or not all(isinstance(k, int) for k in kernel):
+        x = self.covered(x, kernel, out, strides, dilations)
+        is_static = all(isinstance(s, int) for s in (*kernel, *self.sizes(x)))
+        if indexed or len(inits) != 1 or not is_static:
+            # IREE takes windows over static shapes only; what remains is each step of the window in turn.
             return super().window_reduce(x, kernel, out, strides, dilations, inits, body, indexed)
         (init, dtype), sizes = inits[0], self.sizes(x)
         with self.frame(sizes):

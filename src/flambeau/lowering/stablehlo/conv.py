@@ -7,6 +7,7 @@ from typing import Any
 
 from flambeau.diagnostics import Unsupported
 from flambeau.lowering.builder import Size, Tensor
+from flambeau.lowering.linalg.conv import convolution as by_linalg
 from flambeau.lowering.linalg.conv import per_dim
 from flambeau.lowering.stablehlo.builder import StablehloBuilder
 from flambeau.lowering.stablehlo.rules import stablehlo_rule
@@ -25,6 +26,8 @@ def convolution(
     output_padding: Sequence[Any],
     groups: int,
 ) -> Tensor:
+    if (groups != 1 and None in x.shape) or None in weight.shape:
+        return by_linalg(b, x, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
     n = weight.rank - 2
     stride, padding, dilation = per_dim(stride, n), per_dim(padding, n), per_dim(dilation, n)
     extra = per_dim(output_padding, n)

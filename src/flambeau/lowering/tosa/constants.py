@@ -48,7 +48,12 @@ _Pending = UnregisteredOp.with_name("flambeau.known")
 
 def pending(array: Array, element: Attribute) -> SSAValue:
     """A value that stands for a constant until an op needs it."""
-    return _Pending.create(result_types=[TensorType(element, array.shape)]).results[0]
+    return pending_of(TensorType(element, array.shape))
+
+
+def pending_of(type_: Attribute) -> SSAValue:
+    """A value that no op gives yet."""
+    return _Pending.create(result_types=[type_]).results[0]
 
 
 def is_splat(array: Array) -> bool:

@@ -578,7 +578,7 @@ class WholeBuilder(LinalgBuilder):
         self, lower: Size, upper: Size, carried: Sequence[Tensor], body: Callable[[Any, list[Tensor]], Sequence[Tensor]]
     ) -> list[Tensor]:
         if not isinstance(lower, int) or not isinstance(upper, int):
-            raise Unsupported("a loop whose trip count depends on a dynamic size")
+            return super().loop(lower, upper, carried, body)
         values = list(carried)
         for i in range(lower, upper):
             values = list(body(i, values))

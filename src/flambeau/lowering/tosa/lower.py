@@ -1,0 +1,74 @@
+"""Lowering to TOSA: the linalg rules on whole tensors, and rules of its own where TOSA has a better op."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Attribute, SSAValue
+
+from flambeau.dialects.torch.types import TensorType
+from flambeau.ir.conversion import RuleTable
+from flambeau.lowering.builder import Tensor
+from flambeau.lowering.conversion import Lowering
+from flambeau.lowering.linalg.lower import rules as linalg_rules
+from flambeau.lowering.tosa.builder import TosaBuilder
+from flambeau.lowering.tosa.rules import TOSA_RULES, refusals
+from flambeau.lowering.whole.rules import layered
+from flambeau.passes.dead_code import eliminate_dead_code
+
+FAMILIES = ("conv", "pointwise", "view")
+"""The modules of this folder that add rules to the table."""
+
+
+def rules() -> RuleTable:
+    """All rules: TOSA's own, and linalg's."""
+    own = TOSA_RULES.load("flambeau.lowering.tosa", FAMILIES)
+    return layered("tosa", linalg_rules(), own, refusals())
+
+
+def lower_to_tosa(module: ModuleOp, int64: str = "narrow") -> ModuleOp:
+    """Lower a module that satisfies the backend contract.
+
+    `int64="narrow"` computes 64-bit integers in 32 bits, which is what TOSA has; arguments and results keep their
+    types. `int64="keep"` leaves them, for backends that take them.
+    """
+    if int64 not in ("narrow", "keep"):
+        raise ValueError(f"int64 is 'narrow' or 'keep', not {int64!r}")
+    builder = TosaBuilder if int64 == "narrow" else WideTosaBuilder
+    return eliminate_dead_code(TosaLowering("lower to tosa", rules(), builder).convert_module(module))
+
+
+class WideTosaBuilder(TosaBuilder):
+    """Builds TOSA with 64-bit integers."""
+
+    narrow = False
+
+
+class TosaLowering(Lowering):
+    """Integers change their width at the borders of functions, branches and loops."""
+
+    builder: TosaBuilder
+
+    def _argument(self, old_type: Attribute, value: SSAValue) -> Any:
+        return self._held(super()._argument(old_type, value))
+
+    def _carried(self, values: Sequence[SSAValue], like: Sequence[SSAValue]) -> list[Any]:
+        return [self._held(v) for v in super()._carried(values, like)]
+
+    def _held(self, value: Any) -> Any:
+        return self.builder.holds(value) if isinstance(value, Tensor) else value
+
+    def _operand(self, value: Any, type_: Attribute) -> SSAValue:
+        return super()._operand(self._released(value), type_)
+
+    def _returned(self, value: SSAValue) -> SSAValue:
+        new = self.values[value]
+        old_type = value.type
+        if isinstance(new, Tensor) and isinstance(old_type, TensorType) and old_type.shape is not None:
+            return self.builder.cast(self._released(new), old_type.shape).value
+        return super()._returned(value)
+
+    def _released(self, value: Any) -> Any:
+        return self.builder.released(value) if isinstance(value, Tensor) else value

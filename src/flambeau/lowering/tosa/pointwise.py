@@ -1,0 +1,40 @@
+"""Elementwise ops that TOSA says better, or must say otherwise because its division is not exact."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flambeau.lowering.builder import Tensor
+from flambeau.lowering.element import Element
+from flambeau.lowering.linalg.rules import apply_pointwise
+from flambeau.lowering.tosa.builder import TosaBuilder
+from flambeau.lowering.tosa.rules import tosa_rule
+from flambeau.lowering.tosa.vocabulary import element_of
+
+
+@tosa_rule("aten.sigmoid")
+def sigmoid(b: TosaBuilder, x: Tensor) -> Tensor:
+    def body(e: Element) -> Element:
+        return Element(b, b.on("sigmoid", (e.value,), element_of(e.value)), e.dtype)
+
+    return apply_pointwise(b, (x,), body)
+
+
+@tosa_rule("aten.div.Tensor_mode", "aten.div.Scalar_mode")
+def div_mode(b: TosaBuilder, x: Tensor, y: Any, mode: str | None) -> Tensor:
+    def body(p: Element, q: Any, mode: str | None) -> Element:
+        q = p.like(q)
+        if mode is None:
+            return p / q
+        if mode == "floor":
+            return p.floor_divide(q)
+        return whole(p, q) if p.dtype.is_float else p.trunc_divide(q)
+
+    return apply_pointwise(b, (x, y, mode), body)
+
+
+def whole(x: Element, y: Element) -> Element:
+    """How often y goes into x: from the rest, as the quotient itself may lie on the other side of an integer."""
+    quotient = x / y
+    exact = ((x - x.fmod(y)) / y).round()
+    return (quotient.isinf() | quotient.isnan()).select(quotient, exact)
