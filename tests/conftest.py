@@ -8,6 +8,7 @@ import pytest
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--all-targets", action="store_true", help="run the lowering tests for every target, not a sample")
     parser.addoption("--full-models", action="store_true", help="run the model zoo at its published sizes too")
 
 

@@ -10,13 +10,7 @@ from typing import Any, Optional
 import pytest
 import torch
 from click.testing import CliRunner
-from torch import Tensor, nn
-
-import flambeau
-from flambeau import torchscript
-from flambeau.commands import flambeau as main
-from flambeau.engines.errors import RunError
-from tests.frontends.script_models import (
+from frontends.script_models import (
     BeamStep,
     Generator,
     LanguageModel,
@@ -24,6 +18,12 @@ from tests.frontends.script_models import (
     RunningMean,
     SharedTree,
 )
+from torch import Tensor, nn
+
+import flambeau
+from flambeau import torchscript
+from flambeau.commands import flambeau as main
+from flambeau.engines.errors import RunError
 
 
 def run(model: Any, args: tuple[Any, ...], frontend: str = "script", calls: int = 1, **options: Any) -> flambeau.Module:

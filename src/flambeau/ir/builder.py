@@ -23,8 +23,8 @@ class OpBuilder:
         self.location: Any = UNKNOWN
 
     def insert(self, op: Operation) -> None:
-        """Add an op where this builder stands."""
-        if self.before is None:
+        """Add an op where this builder stands: at the end in a block that `before` is not in, a region's, say."""
+        if self.before is None or self.before.parent is not self.block:
             self.block.add_op(op)
         else:
             self.block.insert_ops_before((op,), self.before)

@@ -324,6 +324,9 @@ class LoweringBuilder(OpBuilder):
             if isinstance(known, int) or isinstance(expression, int):
                 continue
             found = self.symbols.get(expression)
+            if found is None and self.block is not self.entry:
+                # In a branch or a loop: what is made here cannot be used outside.
+                continue
             if found is None:
                 self.symbols[expression] = self.size(x, i)
             else:

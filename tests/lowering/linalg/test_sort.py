@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-
-from tests.support import check_all
+from support import check_all
 
 NAN, INF = float("nan"), float("inf")
 ROWS = torch.tensor([[3.0, NAN, -1.0, INF, 3.5], [-INF, 0.0, 2.0, -INF, NAN], [1.0, 2.0, 3.0, 4.0, 5.0]])

@@ -1,4 +1,4 @@
-"""StableHLO's dynamic reshapes and pads in terms of the `tensor` dialect: IREE 3.13 takes the others only."""
+"""StableHLO's dynamic reshapes, pads and gathers as IREE 3.13 takes them: in terms of `tensor` and `linalg`."""
 
 from __future__ import annotations
 
@@ -7,24 +7,34 @@ from xdsl.dialects.builtin import IntegerAttr, ModuleOp
 from xdsl.ir import Operation, SSAValue
 
 from flambeau.engines.errors import EngineError
+from flambeau.ir import dtypes
 from flambeau.ir.builder import erase
 from flambeau.ir.dtypes import DTYPES, DType
 from flambeau.lowering.builder import Size, Tensor
 from flambeau.lowering.element import Element
 from flambeau.lowering.linalg.builder import LinalgBuilder
+from flambeau.lowering.whole.builder import shape_of
 
-NAMES = frozenset({"stablehlo.dynamic_reshape", "stablehlo.dynamic_pad"})
+NAMES = frozenset({"stablehlo.dynamic_reshape", "stablehlo.dynamic_pad", "stablehlo.gather"})
+
+
+def _is_taken_over(op: Operation) -> bool:
+    if op.name == "stablehlo.gather":
+        # Of elements, at positions whose number is dynamic.
+        shapes = [shape_of(v) for v in (*op.operands, op.results[0])]
+        return any(None in s for s in shapes) and set(op.properties["slice_sizes"].get_values()) <= {1}  # type: ignore[attr-defined]
+    return op.name in NAMES
 
 
 def has_dynamic_ops(module: ModuleOp) -> bool:
     """Whether a program has ops that IREE does not take."""
-    return any(op.name in NAMES for op in module.walk())
+    return any(_is_taken_over(op) for op in module.walk())
 
 
 def replace_dynamic_ops(module: ModuleOp) -> ModuleOp:
     """Rewrite the module in place."""
     for op in list(module.walk()):
-        if op.name in NAMES:
+        if _is_taken_over(op):
             _replace(op)
     return module
 
@@ -37,6 +47,15 @@ def _replace(op: Operation) -> None:
     x = Tensor(op.operands[0], _dtype(op.operands[0]))
     if op.name == "stablehlo.dynamic_reshape":
         new = b.reshape(x, sizes_of(op.operands[1], b))
+    elif op.name == "stablehlo.gather":
+        indices = Tensor(op.operands[1], dtypes.int64)
+        *sizes, _ = b.sizes(indices)
+
+        def element(*at: SSAValue) -> Element:
+            found = [b.as_index(b.load(indices, [*at, d])) for d in range(x.rank)]
+            return b.load(x, found)
+
+        new = b.generate(sizes, x.dtype, element)
     else:
         low, high = sizes_of(op.operands[2], b), sizes_of(op.operands[3], b)
         fill = b.value(tensor.ExtractOp, (op.operands[1],), x.dtype.builtin)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, cast
 
 import torch
@@ -19,7 +20,12 @@ from flambeau.dialects.torch.emitter import Device, TorchEmitter
 from flambeau.dialects.torch.ops import (
     CopyToNonValueTensorOp,
     CopyToValueTensorOp,
+    IfOp,
+    IfYieldOp,
     ListUnpackOp,
+    LoopConditionOp,
+    LoopOp,
+    StaticInfoCastOp,
 )
 from flambeau.dialects.torch.schema import REQUIRED, Argument, Schema
 from flambeau.dialects.torch.types import (
@@ -172,6 +178,12 @@ class GraphImporter:
             return
         if target is getattr(torch, "sym_ite", None):
             raise Problem("a conditional on symbolic sizes is not imported yet", "")
+        if name == "cond":
+            self._cond(node, owner)
+            return
+        if name == "while_loop":
+            self._while_loop(node, owner)
+            return
         if name in _INLINED_HOPS or type(target).__name__.lower() in _INLINED_HOPS:
             self._inline_hop(node, owner)
             return
@@ -193,6 +205,87 @@ class GraphImporter:
         location = self.emitter.location
         self.values[node] = self.resolve(self.import_nodes(module.graph, module))
         self.emitter.location = location
+
+    # --- Branches and loops ---
+
+    def _cond(self, node: Node, owner: Any) -> None:
+        """`torch.cond` as a branch."""
+        flag, *branches, operands = node.args
+        arguments = self.resolve(operands)
+        regions = []
+        for branch in branches:
+            block = Block()
+            results = self._in_region(block, owner, branch, arguments)
+            with self._inside(block):
+                self.emitter.emit(IfYieldOp, results)
+            regions.append(Region(block))
+        types = [type_of(m) for m in _metas(node)]
+        for region in regions:
+            end = region.block.last_op
+            assert end is not None
+            with self._inside(region.block):
+                self.emitter.before = end
+                end.operands = [self._as(v, t) for v, t in zip(end.operands, types, strict=True)]
+                self.emitter.before = None
+        op = self.emitter.emit(IfOp, (self._flag(self.resolve(flag)),), types, regions=regions)
+        self.values[node] = self._bound(node, op.results)
+
+    def _while_loop(self, node: Node, owner: Any) -> None:
+        """`torch.while_loop` as a loop that goes on while its condition holds."""
+        condition, body, carried, extra = (*node.args, ())[:4]
+        first, more = self.resolve(carried), self.resolve(extra)
+        types = [type_of(m) for m in _metas(node)]
+        inits = [self._as(v, t) for v, t in zip(first, types, strict=True)]
+        (going,) = self._import_body(owner, condition, [*inits, *more])
+        start = self._flag(going)
+        block = Block(arg_types=[INT, *types])
+        nexts = self._in_region(block, owner, body, [*block.args[1:], *more])
+        with self._inside(block):
+            nexts = [self._as(v, t) for v, t in zip(nexts, types, strict=True)]
+            (going,) = self._import_body(owner, condition, [*nexts, *more])
+            self.emitter.emit(LoopConditionOp, (self._flag(going), *nexts))
+        trip = self.emitter.constant((1 << 63) - 1)
+        op = self.emitter.emit(LoopOp, (trip, start, *inits), types, regions=[Region(block)])
+        self.values[node] = self._bound(node, op.results)
+
+    def _in_region(self, block: Block, owner: Any, body: Any, arguments: Sequence[Any]) -> list[SSAValue]:
+        with self._inside(block):
+            return [self.operand(v) for v in self._import_body(owner, body, arguments)]
+
+    def _import_body(self, owner: Any, body: Any, arguments: Sequence[Any]) -> list[Any]:
+        """Import a graph where the emitter stands; gives its outputs."""
+        module = _get(owner, str(body.target))
+        inner = [n for n in module.graph.nodes if n.op == "placeholder"]
+        for placeholder, value in zip(inner, arguments, strict=True):
+            self.values[placeholder] = value
+        location = self.emitter.location
+        results = self.resolve(self.import_nodes(module.graph, module))
+        self.emitter.location = location
+        return list(results) if isinstance(results, list) else [results]
+
+    @contextmanager
+    def _inside(self, block: Block) -> Iterator[None]:
+        outer = self.emitter.block
+        self.emitter.block = block
+        try:
+            yield
+        finally:
+            self.emitter.block = outer
+
+    def _flag(self, value: Any) -> SSAValue:
+        """A condition as a bool; it may be a tensor."""
+        value = self.operand(value)
+        return (
+            self.emitter.op("aten.Bool.Tensor", (value,), (BOOL,))[0] if isinstance(value.type, TensorType) else value
+        )
+
+    def _as(self, value: SSAValue, type_: Attribute) -> SSAValue:
+        return value if value.type == type_ else self.emitter.value(StaticInfoCastOp, (value,), type_)
+
+    def _bound(self, node: Node, results: Sequence[SSAValue]) -> list[SSAValue]:
+        for value, meta in zip(results, _metas(node), strict=True):
+            self.bind_shape(value, meta)
+        return list(results)
 
     # --- Values ---
 
@@ -507,6 +600,11 @@ def _map_values(value: Any, f: Callable[[SSAValue], SSAValue]) -> Any:
     if isinstance(value, SSAValue):
         return f(value)
     return [_map_values(v, f) for v in value] if isinstance(value, list) else value
+
+
+def _metas(node: Node) -> list[Any]:
+    meta = node.meta.get("val")
+    return list(meta) if isinstance(meta, (list, tuple)) else [meta]
 
 
 def _map_meta(meta: Any, f: Callable[[Any], Any]) -> Any:

@@ -43,8 +43,7 @@ class StablehloBuilder(WholeBuilder):
         properties: Mapping[str, Attribute] | None = None,
     ) -> SSAValue:
         """An op whose result has the shape of its last operand."""
-        assert isinstance(operands[-1].type, TensorType)
-        type_ = TensorType(element, operands[-1].type.get_shape())
+        type_ = tensor_type(shape_of(operands[-1]), element)
         return self.emit(stablehlo.op(name), operands, (type_,), properties or {}).results[0]
 
     def make(
@@ -111,9 +110,7 @@ class StablehloBuilder(WholeBuilder):
     def broadcast(self, value: SSAValue, sizes: Sequence[Size]) -> SSAValue:
         have = shape_of(value)
         wanted = tuple(map(static, sizes))
-        if have == wanted and None not in have:
-            return value
-        if have == wanted and all(h is None or h == w for h, w in zip(have, wanted, strict=True)):
+        if have == wanted:
             # A dim that is dynamic on both sides is that of the loop already.
             return value
         dims = {"broadcast_dimensions": i64_array(tuple(range(len(have))))}
@@ -157,18 +154,27 @@ class StablehloBuilder(WholeBuilder):
     def padded(
         self, x: Tensor, low: Sequence[Size], high: Sequence[Size], value: Any, sizes: Sequence[Size]
     ) -> SSAValue:
+        if x.dtype.is_complex:
+            # IREE 3.13 dies of pads of complex numbers.
+            parts = [
+                Tensor(self.on(n, (x.value,), x.dtype.real.builtin), x.dtype.real, x._sizes) for n in ("real", "imag")
+            ]
+            number = complex(value)
+            numbers = (number.real, number.imag)
+            done = [self.padded(p, low, high, n, sizes) for p, n in zip(parts, numbers, strict=True)]
+            return self.on("complex", done, x.dtype.builtin)
         type_ = tensor_type(tuple(map(static, sizes)), element_of(x.value))
-        fill = self.splat(value, x.dtype, []) if not isinstance(value, SSAValue) else self.from_scalar(value, x.dtype)
+        start = self.splat(value, x.dtype, []) if not isinstance(value, SSAValue) else self.from_scalar(value, x.dtype)
         if all(isinstance(p, int) for p in (*low, *high)):
             properties = {
                 "edge_padding_low": i64_array(tuple(low)),
                 "edge_padding_high": i64_array(tuple(high)),
                 "interior_padding": i64_array((0,) * x.rank),
             }
-            return self.make("pad", (x.value, fill), type_, properties)
+            return self.make("pad", (x.value, start), type_, properties)
         zeros: list[Size] = [0] * x.rank
         amounts = [self.shape_operand(g) for g in (low, high, zeros)]
-        return self.make("dynamic_pad", (x.value, fill, *amounts), type_)
+        return self.make("dynamic_pad", (x.value, start, *amounts), type_)
 
     def concatenated(self, values: Sequence[SSAValue], dim: int, type_: Attribute) -> SSAValue:
         return self.make("concatenate", values, type_, {"dimension": IntegerAttr(dim, i64)})
@@ -264,7 +270,8 @@ class StablehloBuilder(WholeBuilder):
             "indices_are_sorted": IntegerAttr(0, 1),
             "unique_indices": IntegerAttr(0, 1),
         }
-        places = self.reshape(self.to(rows, dtypes.int32), [self.size(rows, 0), 1])
+        # IREE looks through a reshape of the indices, and then finds that their shape is wrong.
+        places = self.to(self.reshape(rows, [self.size(rows, 0), 1]), dtypes.int32)
         operands = (x.value, places.value, updates.value)
         return Tensor(self.make("scatter", operands, x.value.type, properties, [region]), x.dtype, x._sizes)
 

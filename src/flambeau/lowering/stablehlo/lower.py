@@ -9,7 +9,8 @@ from flambeau.lowering.conversion import Lowering
 from flambeau.lowering.linalg.lower import rules as linalg_rules
 from flambeau.lowering.stablehlo.builder import StablehloBuilder
 from flambeau.lowering.stablehlo.rules import CANNOT, STABLEHLO_RULES
-from flambeau.lowering.whole.rules import layered
+from flambeau.lowering.whole.rules import layered, refusals
+from flambeau.passes.dead_code import eliminate_dead_code
 
 FAMILIES = ("matmul", "conv", "view")
 """The modules of this folder that add rules to the table."""
@@ -18,9 +19,9 @@ FAMILIES = ("matmul", "conv", "view")
 def rules() -> RuleTable:
     """All rules: StableHLO's own, those for whole tensors, and linalg's."""
     own = STABLEHLO_RULES.load("flambeau.lowering.stablehlo", FAMILIES)
-    return layered("stablehlo", linalg_rules(), own, without=CANNOT)
+    return layered("stablehlo", linalg_rules(), own, refusals("StableHLO", CANNOT))
 
 
 def lower_to_stablehlo(module: ModuleOp) -> ModuleOp:
     """Lower a module that satisfies the backend contract."""
-    return Lowering("lower to stablehlo", rules(), StablehloBuilder).convert_module(module)
+    return eliminate_dead_code(Lowering("lower to stablehlo", rules(), StablehloBuilder).convert_module(module))

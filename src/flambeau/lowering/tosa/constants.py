@@ -56,6 +56,12 @@ def pending_of(type_: Attribute) -> SSAValue:
     return _Pending.create(result_types=[type_]).results[0]
 
 
+def as_array(attr: DenseIntOrFPElementsAttr[Any], shape: Sequence[int], dtype: Any) -> Array:
+    """The numbers of a literal."""
+    values = np.array(attr.get_values(), dtype)
+    return np.broadcast_to(values[0], shape) if values.size == 1 else values.reshape(shape)
+
+
 def is_splat(array: Array) -> bool:
     return array.size == 1 or not any(array.strides)
 
@@ -101,7 +107,6 @@ def fitting(array: Array, element: IntegerType) -> Array:
 
 
 # --- Computing ---
-
 
 
 def _int_div(x: Array, y: Array) -> Array:

@@ -125,12 +125,8 @@ def _group(
         features, channels = b.sizes(weight)[:2]
         count = b.floordiv(features, groups)
         first = b.mul(group, count)
-        weight = b.slice(
-            weight, [first, *[0] * (weight.rank - 1)], [count, *b.sizes(weight)[1:]], [1] * weight.rank
-        )
-        x = b.slice(
-            x, [*[0] * (x.rank - 1), b.mul(group, channels)], [*b.sizes(x)[:-1], channels], [1] * x.rank
-        )
+        weight = b.slice(weight, [first, *[0] * (weight.rank - 1)], [count, *b.sizes(weight)[1:]], [1] * weight.rank)
+        x = b.slice(x, [*[0] * (x.rank - 1), b.mul(group, channels)], [*b.sizes(x)[:-1], channels], [1] * x.rank)
         bias = None if bias is None else b.slice(bias, [first], [count], [1])
     return _emit(b, name, x, _channels_last(b, weight), bias, sizes, properties)
 

@@ -19,9 +19,9 @@ from flambeau.lowering.element import Element
 from flambeau.lowering.tosa.constants import CMPF, CMPI
 
 if TYPE_CHECKING:
-    from flambeau.lowering.tosa.builder import TosaBuilder
+    from flambeau.lowering.tosa.elements import ElementBuilder
 
-Rule = Callable[["TosaBuilder", Sequence[SSAValue], Attribute, Any], SSAValue]
+Rule = Callable[["ElementBuilder", Sequence[SSAValue], Attribute, Any], SSAValue]
 
 SAME: dict[str, str] = {
     "arith.addf": "add", "arith.subf": "sub", "arith.maximumf": "maximum", "arith.minimumf": "minimum",
@@ -85,7 +85,7 @@ def width_of(element: Attribute) -> int:
 
 
 def translate(
-    b: TosaBuilder, name: str, operands: Sequence[SSAValue], element: Attribute, properties: Any
+    b: ElementBuilder, name: str, operands: Sequence[SSAValue], element: Attribute, properties: Any
 ) -> SSAValue:
     """An op of `arith` or `math`; `element` is the type of its result as PyTorch means it."""
     held = b.held(element)
@@ -114,12 +114,12 @@ def translate(
 # --- Numbers of other widths ---
 
 
-def wide(b: TosaBuilder, x: SSAValue) -> SSAValue:
+def wide(b: ElementBuilder, x: SSAValue) -> SSAValue:
     """An integer in at least 32 bits."""
     return b.converted(x, i32) if width_of(element_of(x)) < 32 else x
 
 
-def wide_unsigned(b: TosaBuilder, x: SSAValue) -> SSAValue:
+def wide_unsigned(b: ElementBuilder, x: SSAValue) -> SSAValue:
     """An integer without a sign in 32 bits, zeros in front."""
     width = width_of(element_of(x))
     if width >= 32:
@@ -128,49 +128,49 @@ def wide_unsigned(b: TosaBuilder, x: SSAValue) -> SSAValue:
     return extended if width == 1 else b.on("bitwise_and", (extended, b.number(extended, (1 << width) - 1)), i32)
 
 
-def integer(b: TosaBuilder, name: str, operands: Sequence[SSAValue], held: Attribute) -> SSAValue:
+def integer(b: ElementBuilder, name: str, operands: Sequence[SSAValue], held: Attribute) -> SSAValue:
     if name == "mul":
         return b.converted(b.product_of(*operands), held)
     return b.converted(b.on(name, operands, element_of(operands[0])), held)
 
 
 @rule("arith.extui")
-def extui(b: TosaBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
+def extui(b: ElementBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
     return b.converted(wide_unsigned(b, v[0]), b.held(element))
 
 
 @rule("arith.uitofp")
-def uitofp(b: TosaBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
+def uitofp(b: ElementBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
     return b.converted(wide_unsigned(b, v[0]), b.held(element))
 
 
 @rule("arith.fptosi")
-def fptosi(b: TosaBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
+def fptosi(b: ElementBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
     # A cast rounds to the nearest integer.
     own = element_of(v[0])
     return b.converted(b.apply("math.trunc", v, own, {}), b.held(element))
 
 
 @rule("arith.remui")
-def remui(b: TosaBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
+def remui(b: ElementBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
     x, y = (wide_unsigned(b, o) for o in v)
     return b.converted(remainder(b, x, y), b.held(element))
 
 
 @rule("arith.remsi")
-def remsi(b: TosaBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
+def remsi(b: ElementBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
     x, y = (wide(b, o) for o in v)
     return b.converted(remainder(b, x, y), b.held(element))
 
 
-def remainder(b: TosaBuilder, x: SSAValue, y: SSAValue) -> SSAValue:
+def remainder(b: ElementBuilder, x: SSAValue, y: SSAValue) -> SSAValue:
     element = element_of(x)
     whole = b.product_of(b.on("intdiv", (x, y), element), y)
     return b.on("sub", (x, whole), element)
 
 
 @rule("arith.floordivsi")
-def floordiv(b: TosaBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
+def floordiv(b: ElementBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
     x, y = (wide(b, o) for o in v)
     own = element_of(x)
     quotient = b.on("intdiv", (x, y), own)
@@ -184,7 +184,7 @@ def floordiv(b: TosaBuilder, v: Sequence[SSAValue], element: Attribute, properti
 
 
 @rule("arith.ceildivsi")
-def ceildiv(b: TosaBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
+def ceildiv(b: ElementBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
     x = wide(b, v[0])
     negative = b.on("sub", (b.number(x, 0), x), element_of(x))
     down = floordiv(b, (negative, v[1]), element, properties)
@@ -192,7 +192,7 @@ def ceildiv(b: TosaBuilder, v: Sequence[SSAValue], element: Attribute, propertie
 
 
 @rule("arith.shrsi")
-def shrsi(b: TosaBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
+def shrsi(b: ElementBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
     x, by = (wide(b, o) for o in v)
     own = element_of(x)
     # An integer that is narrower than PyTorch's is shifted no further than its own width.
@@ -204,7 +204,7 @@ def shrsi(b: TosaBuilder, v: Sequence[SSAValue], element: Attribute, properties:
 # --- Comparisons ---
 
 
-def compare(b: TosaBuilder, kind: str, x: SSAValue, y: SSAValue) -> SSAValue:
+def compare(b: ElementBuilder, kind: str, x: SSAValue, y: SSAValue) -> SSAValue:
     if kind in ("lt", "le"):
         kind, x, y = {"lt": "gt", "le": "ge"}[kind], y, x
     if kind == "ne":
@@ -213,7 +213,7 @@ def compare(b: TosaBuilder, kind: str, x: SSAValue, y: SSAValue) -> SSAValue:
 
 
 @rule("arith.cmpf")
-def cmpf(b: TosaBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
+def cmpf(b: ElementBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
     kind = CMPF[properties["predicate"].value.data]
     if kind != "uno":
         return compare(b, kind, *v)
@@ -222,7 +222,7 @@ def cmpf(b: TosaBuilder, v: Sequence[SSAValue], element: Attribute, properties: 
 
 
 @rule("arith.cmpi")
-def cmpi(b: TosaBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
+def cmpi(b: ElementBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
     predicate = properties["predicate"].value.data
     kind = CMPI[predicate]
     x, y = v
@@ -242,18 +242,18 @@ def cmpi(b: TosaBuilder, v: Sequence[SSAValue], element: Attribute, properties: 
 
 
 @rule("arith.mulf")
-def mulf(b: TosaBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
+def mulf(b: ElementBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
     return b.product_of(*v)
 
 
 @rule("arith.negf")
-def negf(b: TosaBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
+def negf(b: ElementBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
     zero = b.zero_point(element_of(v[0]))
     return b.on("negate", (v[0], zero, zero), b.held(element), like=1)
 
 
 @rule("arith.divf")
-def divf(b: TosaBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
+def divf(b: ElementBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
     x, y = v
     inverse = b.reciprocal(y)
     known = b.arrays.get(x)
@@ -263,12 +263,12 @@ def divf(b: TosaBuilder, v: Sequence[SSAValue], element: Attribute, properties: 
 
 
 @rule("math.sqrt")
-def sqrt(b: TosaBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
+def sqrt(b: ElementBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
     return b.reciprocal(b.on("rsqrt", v, b.held(element)))
 
 
 @rule("math.roundeven")
-def roundeven(b: TosaBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
+def roundeven(b: ElementBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
     # A cast to integers rounds half to even; from 2^23 on, all floats are whole.
     x, held = v[0], b.held(element)
     rounded = b.converted(b.converted(x, i32), held)

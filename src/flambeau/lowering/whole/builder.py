@@ -35,10 +35,19 @@ def is_wide(value: Any) -> bool:
     return isinstance(value, SSAValue) and isinstance(value.type, TensorType)
 
 
+_SHAPES: dict[int, tuple[Attribute, tuple[int | None, ...]]] = {}
+"""Shapes by the identity of types, which are interned: to hash a type takes longer than to look at it."""
+
+
 def shape_of(value: SSAValue) -> tuple[int | None, ...]:
     """The shape of a tensor value; None where it is dynamic."""
-    assert isinstance(value.type, TensorType)
-    return tuple(None if d < 0 else d for d in value.type.get_shape())
+    type_ = value.type
+    found = _SHAPES.get(id(type_))
+    if found is None or found[0] is not type_:
+        assert isinstance(type_, TensorType)
+        shape = tuple(None if d < 0 else d for d in type_.get_shape())
+        found = _SHAPES[id(type_)] = (type_, shape)
+    return found[1]
 
 
 @dataclass
@@ -169,9 +178,13 @@ class WholeBuilder(LinalgBuilder):
 
     def common(self, values: Sequence[SSAValue]) -> list[Size]:
         """The sizes that some values of a body broadcast to: 1, or that of the loop."""
+        shapes = [shape_of(v) for v in values]
+        first = shapes[0]
+        if None not in first and all(s is first or s == first for s in shapes):
+            return list(first)  # type: ignore[arg-type]
         sizes: list[Size] = []
         for i, whole in enumerate(self.frames[-1]):
-            dims = [shape_of(v)[i] for v in values]
+            dims = [s[i] for s in shapes]
             sizes.append(1 if all(d == 1 for d in dims) else next((d for d in dims if d not in (1, None)), whole))
         return sizes
 
@@ -275,6 +288,40 @@ class WholeBuilder(LinalgBuilder):
 
     # --- Loop nests ---
 
+    def elementwise(
+        self, tensors: Sequence[Tensor], body: Body, dtype: DType | Sequence[DType], sizes: Sequence[Size] | None = None
+    ) -> Any:
+        if sizes is None:
+            sizes = self.broadcast_sizes(*(self.sizes(t) for t in tensors))
+        rank = len(sizes)
+        elements = [Element(self, self._lead(t, rank), t.dtype) for t in tensors]
+        results = self._everywhere(sizes, lambda: body(*elements), [dtype] if isinstance(dtype, DType) else dtype)
+        return results[0] if isinstance(dtype, DType) else tuple(results)
+
+    def elementwise_over(
+        self, operands: Sequence[tuple[Tensor, Sequence[int]]], sizes: Sequence[Size], body: Body, dtype: DType
+    ) -> Tensor:
+        for t, dims in operands:
+            for d, size in zip(dims, self.sizes(t), strict=True):
+                self.same_size(sizes[d], size, f"an operand does not have the size of dimension {d}")
+        elements = [Element(self, self._aligned(t, tuple(dims), len(sizes)), t.dtype) for t, dims in operands]
+        return self._everywhere(sizes, lambda: body(*elements), [dtype])[0]
+
+    def generate(self, sizes: Sequence[Size], dtype: DType, body: Callable[..., Any]) -> Tensor:
+        return self._everywhere(sizes, lambda: body(*(self.loop_index(i) for i in range(len(sizes)))), [dtype])[0]
+
+    def _everywhere(self, sizes: Sequence[Size], body: Callable[[], Any], types: Sequence[DType]) -> list[Tensor]:
+        """What a body gives at all positions."""
+        with self.frame(sizes):
+            results = body()
+            results = results if isinstance(results, tuple) else (results,)
+            values = [self.spread(self.element(r, d).value, sizes) for r, d in zip(results, types, strict=True)]
+        return [Tensor(v, d, sizes) for v, d in zip(values, types, strict=True)]
+
+    def _lead(self, x: Tensor, rank: int) -> SSAValue:
+        """A tensor with as many dims, ones in front."""
+        return x.value if x.rank == rank else self.reshaped(x.value, [*[1] * (rank - x.rank), *self.sizes(x)])
+
     def generic(
         self,
         ins: Sequence[Tensor],
@@ -313,6 +360,8 @@ class WholeBuilder(LinalgBuilder):
 
     def _aligned(self, x: Tensor, map_: Sequence[MapResult], loops: int) -> SSAValue:
         """A tensor with a dim for each loop: its own, or 1."""
+        if len(map_) == loops and all(d == i for i, d in enumerate(map_)):
+            return x.value
         if any(isinstance(d, tuple) for d in map_):
             raise Unsupported("a window over a tensor")
         kept = [(d, i) for i, d in enumerate(map_) if isinstance(d, int)]

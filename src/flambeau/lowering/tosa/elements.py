@@ -1,0 +1,313 @@
+"""Values of TOSA: types, constants, elementwise ops.
+
+TOSA's ops broadcast dims of size 1 themselves, so values of a body keep such dims until a result needs its full size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from xdsl.dialects import arith, tensor
+from xdsl.dialects.builtin import ComplexType, DenseIntOrFPElementsAttr, TensorType, f32, f64, i1, i8, i32, i64
+from xdsl.ir import Attribute, Operation, SSAValue
+
+from flambeau.diagnostics import Unsupported
+from flambeau.dialects import tosa
+from flambeau.ir import dtypes
+from flambeau.ir.builder import OpBuilder
+from flambeau.ir.dtypes import DType
+from flambeau.lowering.builder import INDEX, Size, Tensor, tensor_type
+from flambeau.lowering.tosa.constants import (
+    NUMPY,
+    Array,
+    as_array,
+    computed,
+    constant_op,
+    is_small,
+    pending,
+)
+from flambeau.lowering.tosa.vocabulary import element_of, translate
+from flambeau.lowering.whole.builder import WholeBuilder, shape_of
+
+_NOTHING: Mapping[str, Attribute] = {}
+
+
+class ElementBuilder(WholeBuilder):
+    """Builds what happens to elements. 64-bit integers are held in 32 bits."""
+
+    target = "tosa"
+    narrow = True
+
+    def __init__(self, block: Any) -> None:
+        super().__init__(block)
+        self.arrays: dict[SSAValue, Array] = {}
+        """Values that are known while compiling."""
+        self.made: dict[SSAValue, SSAValue] = {}
+        """The ops that some of them have become."""
+        self.counters: set[SSAValue] = set()
+        """Positions that are not known."""
+        self.turned: dict[SSAValue, tuple[SSAValue, tuple[int, ...]]] = {}
+        """Transposed values with their source."""
+        self.inverses: dict[SSAValue, SSAValue] = {}
+        """Reciprocals with what they are of."""
+        self.lengths: dict[SSAValue, list[Size]] = {}
+        """The sizes of values whose type does not tell them."""
+
+    # --- Types ---
+
+    def held(self, element: Attribute) -> Attribute:
+        """The type that elements have in TOSA."""
+        if element == f64:
+            raise Unsupported("TOSA has no 64-bit floats", "Convert the model and its inputs to float32.")
+        if isinstance(element, ComplexType):
+            raise Unsupported("TOSA has no complex numbers")
+        return i32 if element == i64 and self.narrow else element
+
+    def holds(self, x: Tensor) -> Tensor:
+        """A tensor from outside: a function's argument, what a branch gives."""
+        if element_of(x.value) != i64 or not self.narrow:
+            return x
+        return Tensor(self.converted(x.value, i32), x.dtype, x._sizes)
+
+    def released(self, x: Tensor) -> Tensor:
+        """A tensor as the outside knows it."""
+        if x.dtype.builtin != i64 or element_of(x.value) == i64:
+            return x
+        return Tensor(self.converted(x.value, i64), x.dtype, x._sizes)
+
+    @property
+    def counting(self) -> DType:
+        return dtypes.int64
+
+    # --- Plumbing ---
+
+    def insert(self, op: Operation) -> None:
+        for i, operand in enumerate(op.operands):
+            if operand in self.arrays:
+                op.operands[i] = self.real(operand)
+            elif operand in self.counters:
+                raise Unsupported("TOSA has no op that counts up to a size that only the run time knows")
+        super().insert(op)
+
+    def value(
+        self,
+        op_class: type[Operation],
+        operands: Sequence[SSAValue],
+        result_type: Attribute,
+        properties: Mapping[str, Attribute] = _NOTHING,
+    ) -> SSAValue:
+        if op_class in (tensor.DimOp, tensor.ExtractOp):
+            # Numbers about a tensor, also inside a body.
+            return OpBuilder.value(self, op_class, operands, result_type, properties)
+        return super().value(op_class, operands, result_type, properties)
+
+    def item(self, x: Tensor) -> SSAValue:
+        held = element_of(x.value)
+        places = [self.index(0)] * x.rank
+        number = OpBuilder.value(self, tensor.ExtractOp, (x.value, *places), held)
+        if held == x.dtype.builtin:
+            return number
+        return OpBuilder.value(self, arith.ExtSIOp, (number,), x.dtype.builtin)
+
+    def real(self, value: SSAValue) -> SSAValue:
+        """A known value as the result of an op."""
+        found = self.made.get(value)
+        if found is None:
+            array = self.arrays[value]
+            type_ = value.type
+            assert isinstance(type_, TensorType)
+            if 0 in array.shape:
+                found = OpBuilder.value(self, tensor.EmptyOp, (), type_)
+                if self.block is not self.entry:
+                    return found
+            else:
+                found = self._constant_op(("known", value), lambda: constant_op(array, type_))
+            self.made[value] = found
+        return found
+
+    def known(self, array: Array, element: Attribute) -> SSAValue:
+        """A value of a tensor that is known; `element` is its type as PyTorch means it."""
+        held = i32 if element == i64 and self.narrow else element
+        value = pending(array, held)
+        self.arrays[value] = array
+        return value
+
+    def logical(self, value: SSAValue) -> Attribute:
+        """The type of a known value's elements as PyTorch means it."""
+        return i64 if self.arrays[value].dtype == np.int64 else element_of(value)
+
+    def make(
+        self,
+        name: str,
+        operands: Sequence[SSAValue],
+        type_: Attribute,
+        properties: Mapping[str, Attribute] = _NOTHING,
+    ) -> SSAValue:
+        """An op with one result."""
+        assert isinstance(type_, TensorType)
+        self.held(type_.element_type)
+        if 0 in type_.get_shape():
+            return self._nothing(operands, type_)
+        return self.emit(tosa.op(name), operands, (type_,), properties).results[0]
+
+    def _nothing(self, operands: Sequence[SSAValue], type_: TensorType[Any]) -> SSAValue:
+        """A tensor without elements, which TOSA's ops do not take."""
+        shape = type_.get_shape()
+        if all(s >= 0 for s in shape):
+            return self.known(np.zeros(shape, np.float32), type_.element_type)
+        same = next((o for o in operands if isinstance(o.type, TensorType) and o.type.get_shape() == shape), None)
+        if same is None:
+            raise Unsupported("TOSA has no tensors without elements")
+        sizes = [self._dim_of([same], i) for i, s in enumerate(shape) if s < 0]
+        return OpBuilder.value(self, tensor.EmptyOp, sizes, type_)
+
+    def on(
+        self,
+        name: str,
+        operands: Sequence[SSAValue],
+        element: Attribute,
+        properties: Mapping[str, Attribute] = _NOTHING,
+        like: int = 0,
+    ) -> SSAValue:
+        """An elementwise op; its result has the shape that its operands (the first `like` of them) broadcast to."""
+        shape = joint([shape_of(o) for o in operands[: like or None]])
+        if name in ("maximum", "minimum"):
+            properties = {"nan_mode": tosa.nan_mode()}
+        return self.make(name, operands, tensor_type(shape, element), properties)
+
+    def number(self, like: SSAValue, value: Any) -> SSAValue:
+        """A constant that broadcasts to a value's shape, of its type."""
+        element = element_of(like)
+        return self._single(value, element, [1] * len(shape_of(like)))
+
+    def _single(self, value: Any, element: Attribute, shape: Sequence[int]) -> SSAValue:
+        key = ("single", repr(value), element, tuple(shape))
+        found = self._memo.get(key)
+        if found is None:
+            array = np.full(shape, value, NUMPY.get(element, np.float32))
+            found = self._memo[key] = self.known(array, element)
+        return found
+
+    def zero_point(self, element: Attribute) -> SSAValue:
+        return self._single(0, element, [1])
+
+    def zeros_like(self, value: SSAValue) -> SSAValue:
+        array = self.arrays[value]
+        return self.known(np.broadcast_to(np.zeros((), array.dtype), array.shape), self.logical(value))
+
+    def shape_value(self, sizes: Sequence[int]) -> SSAValue:
+        """`tosa.const_shape`; -1 stands for a size that the op finds out itself."""
+        key = ("shape", tuple(sizes))
+        return self._constant_op(
+            key,
+            lambda: tosa.op("const_shape").create(
+                result_types=(tosa.shape_type(len(sizes)),), properties={"values": tosa.shape_values(sizes)}
+            ),
+        )
+
+    # --- Elements ---
+
+    def wide(self, name: str, operands: Sequence[SSAValue], element: Attribute, properties: Any = _NOTHING) -> SSAValue:
+        rank = len(self.frames[-1])
+        wides = [o if isinstance(o.type, TensorType) else self.widened(o, rank) for o in operands]
+        return self.apply(name, wides, element, properties)
+
+    def apply(self, name: str, operands: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
+        found = [self.arrays.get(o) for o in operands]
+        arrays = [a for a in found if a is not None]
+        if len(arrays) == len(found):
+            result = computed(name, arrays, element, properties)
+            if result is not None:
+                return self.known(result, element)
+        if name == "arith.select" and found[0] is not None and found[0].size == 1:
+            chosen = operands[1] if found[0].item() else operands[2]
+            if shape_of(chosen) == joint([shape_of(o) for o in operands]):
+                return chosen
+        return translate(self, name, operands, element, properties)
+
+    def product_of(self, x: SSAValue, y: SSAValue) -> SSAValue:
+        return self.on("mul", (x, y, self._single(0, i8, [1])), element_of(x), like=2)
+
+    def reciprocal(self, x: SSAValue) -> SSAValue:
+        if x in self.inverses:
+            return self.inverses[x]
+        array = self.arrays.get(x)
+        if array is not None and element_of(x) == f32:
+            with np.errstate(all="ignore"):
+                return self.known(np.asarray(np.float32(1) / array), f32)
+        found = self.on("reciprocal", (x,), element_of(x))
+        self.inverses[found] = x
+        return found
+
+    def converted(self, x: SSAValue, element: Attribute) -> SSAValue:
+        """`tosa.cast`, through 32 bits where TOSA has no direct one."""
+        own = element_of(x)
+        if own == element:
+            return x
+        small = {own, element}
+        if i1 in small and small & {dtypes.float16.builtin, dtypes.bfloat16.builtin}:
+            x = self.on("cast", (x,), f32)
+        elif i64 in small and small & {i8, dtypes.int16.builtin}:
+            x = self.on("cast", (x,), i32)
+        return self.on("cast", (x,), element)
+
+    def joint_sizes(self, values: Sequence[SSAValue]) -> list[Size]:
+        """The sizes that values broadcast to."""
+        sizes = self.frames[-1] if self.frames else None
+        shape = joint([shape_of(v) for v in values])
+        if sizes is not None and len(sizes) == len(shape):
+            return [w if s is None else s for s, w in zip(shape, sizes, strict=True)]
+        return [self._dim_of(values, i) if s is None else s for i, s in enumerate(shape)]
+
+    def _dim_of(self, values: Sequence[SSAValue], dim: int) -> SSAValue:
+        value = next(v for v in values if shape_of(v)[dim] is None)
+        return OpBuilder.value(self, tensor.DimOp, (value, self.index(dim)), INDEX)
+
+    def spread_lazily(self, value: SSAValue) -> SSAValue:
+        """A value of a body that may be a scalar, as a tensor."""
+        return value if isinstance(value.type, TensorType) else self.widened(value, len(self.frames[-1]))
+
+    def splat(self, value: Any, dtype: DType, shape: Sequence[int]) -> SSAValue:
+        if dtype.is_complex:
+            raise Unsupported("TOSA has no complex numbers")
+        number = value.real if isinstance(value, complex) else value
+        if dtype.is_int:
+            bits = dtype.bits
+            number = int(number) & ((1 << bits) - 1)
+            number = number - (1 << bits) if number >> (bits - 1) else number
+        elif dtype.is_bool:
+            number = bool(number)
+        key = ("splat", repr(number), dtype, tuple(shape))
+        found = self._memo.get(key)
+        if found is None:
+            with np.errstate(over="ignore"):
+                single = np.array(number, NUMPY.get(dtype.builtin, np.float32))
+            found = self._memo[key] = self.known(np.broadcast_to(single, tuple(shape)), dtype.builtin)
+        return found
+
+    def dense(self, attr: Attribute, type_: Attribute) -> SSAValue:
+        assert isinstance(type_, TensorType)
+        element = type_.element_type
+        if isinstance(attr, DenseIntOrFPElementsAttr) and element in NUMPY:
+            array = as_array(attr, type_.get_shape(), NUMPY[element])
+            if is_small(array):
+                return self.known(array, element)
+        value = self.make("const", (), type_, {"values": attr})
+        return self.converted(value, i32) if element == i64 and self.narrow else value
+
+    def from_scalar(self, value: SSAValue, dtype: DType) -> SSAValue:
+        element = self.held(dtype.builtin)
+        if value.type == INDEX:
+            value = self.emit(arith.IndexCastOp, (value,), (element,)).results[0]
+        elif value.type != element:
+            value = self.emit(arith.TruncIOp, (value,), (element,)).results[0]
+        return self.emit(tensor.FromElementsOp, (value,), (tensor_type((), element),)).results[0]
+
+
+def joint(shapes: Sequence[tuple[int | None, ...]]) -> tuple[int | None, ...]:
+    """The shape that shapes of one rank broadcast to."""
+    return tuple(
+        next((d for d in dims if d not in (1, None)), None if None in dims else 1) for dims in zip(*shapes, strict=True)
+    )
