@@ -33,6 +33,8 @@ lint: $(INSTALLED) ## Check format, style and types
 
 bench: $(INSTALLED) ## Measure compile time and memory beside torch-mlir (ARGS="--check" fails below the bars)
 	@$(BIN)/python bench/compile.py $(ARGS)
+	@$(BIN)/python bench/passes.py $(ARGS)
+	@$(BIN)/python bench/targets.py $(ARGS)
 
 docs: $(INSTALLED) ## Build the documentation into site/
 	@$(BIN)/mkdocs build --quiet --strict

@@ -217,9 +217,9 @@ def test_a_module_is_not_lowered_back() -> None:
         flambeau.compile(module, output_type="torch")
 
 
-def test_targets_without_a_lowering() -> None:
-    with pytest.raises(CompileError, match="there is no lowering to tosa yet"):
-        flambeau.compile(nn.ReLU(), (torch.ones(3),), output_type="tosa")
+def test_the_policy_for_wide_integers_is_a_known_word() -> None:
+    with pytest.raises(ValueError, match="int64 is 'narrow' or 'keep', not 'wide'"):
+        flambeau.compile(nn.ReLU(), (torch.ones(3),), output_type="tosa", tosa_int64="wide")
 
 
 def test_engines_are_known_names() -> None:

@@ -364,9 +364,17 @@ def test_a_wrong_number_of_inputs(call: Call) -> None:
     assert "mask" in result.stderr
 
 
-def test_lowerings_that_do_not_exist_yet_say_so(call: Call) -> None:
-    result = call("compile", "net.py:Net", "--input", "2x8xf32", "--emit", "tosa", status=1)
-    assert "there is no lowering to tosa yet" in result.stderr
+@pytest.mark.parametrize(("target", "op"), [("stablehlo", "stablehlo.dot_general"), ("tosa", "tosa.matmul")])
+def test_every_target(call: Call, target: str, op: str) -> None:
+    assert op in call("compile", "net.py:Net", "--input", "2x8xf32", "--emit", target).stdout
+
+
+def test_wide_integers_in_tosa(call: Call) -> None:
+    for policy, type_ in (("narrow", "i32"), ("keep", "i64")):
+        text = call(
+            "compile", "net.py:Ids", "--input", "4xi64", "--input", "4xi64", "--emit", "tosa", "--tosa-int64", policy
+        )
+        assert f"x{type_}>" in text.stdout
 
 
 # The program itself

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -129,6 +130,7 @@ def compile(
     frontend: str | None = None,
     keep: Collection[str] = (),
     function: str = "main",
+    tosa_int64: str = "narrow",
     verify: bool = False,
 ) -> Module:
     """Take a PyTorch program to MLIR.
@@ -137,11 +139,12 @@ def compile(
     archive, or a `Module` to lower further. `args` and `kwargs` are example inputs for an `nn.Module`; `dynamic_shapes`
     is `torch.export`'s. `frontend` is `"fx"` (through `torch.export`), `"script"` or `"trace"` (through TorchScript);
     by default TorchScript programs take the second and all others the first. Ops named in `keep` are not decomposed.
-    Raises `CompileError` with every op that is not supported.
+    `tosa_int64` is `"narrow"` (TOSA computes 64-bit integers in 32 bits, which is what it has) or `"keep"`. Raises
+    `CompileError` with every op that is not supported.
     """
     output = OutputType.get(output_type)
     if isinstance(model, Module):
-        return lower(model, output)
+        return lower(model, output, tosa_int64)
     if frontend not in (None, "fx", "script", "trace"):
         raise ValueError(f"frontend is 'fx', 'script' or 'trace', not {frontend!r}")
     if frontend in ("script", "trace") or (frontend is None and _is_torchscript(model)):
@@ -151,7 +154,9 @@ def compile(
             raise TypeError("TorchScript programs take positional arguments: leave kwargs out")
         examples = torchscript.examples(args, dynamic_shapes)
         tracing = frontend == "trace"
-        return torchscript.compile(model, examples, output, tracing, function=function, keep=keep, verify=verify)
+        upto = OutputType.TORCH if output is OutputType.TOSA else output
+        module = torchscript.compile(model, examples, upto, tracing, function=function, keep=keep, verify=verify)
+        return module if module.output_type is output else lower(module, output, tosa_int64)
     from flambeau.frontends.fx.compile import import_model
 
     timings: dict[str, float] = {}
@@ -160,7 +165,7 @@ def compile(
         with stage(timings, "import"):
             op, weights, signature = program(kept_ops(keep), function)
         raw = Module(op, weights, {function: signature}, OutputType.RAW, timings)
-        module = lower(raw, output)
+        module = lower(raw, output, tosa_int64)
     if verify:
         module.verify()
     return module
@@ -196,7 +201,7 @@ def kept_ops(keep: Collection[str]) -> Callable[[str], bool]:
 _ORDER = {OutputType.RAW: 0, OutputType.TORCH: 1}
 
 
-def lower(module: Module, output: OutputType) -> Module:
+def lower(module: Module, output: OutputType, tosa_int64: str = "narrow") -> Module:
     have, want = _ORDER.get(module.output_type, 2), _ORDER.get(output, 2)
     if module.output_type == output:
         return module
@@ -208,7 +213,7 @@ def lower(module: Module, output: OutputType) -> Module:
     if module.output_type is OutputType.RAW and not module.signatures:
         from flambeau.torchscript import lower_objects
 
-        return lower(lower_objects(module), output)
+        return lower(lower_objects(module), output, tosa_int64)
     if module.output_type is OutputType.RAW:
         from flambeau.passes.pipelines import has_mutable_tensors, to_backend_contract
 
@@ -219,7 +224,7 @@ def lower(module: Module, output: OutputType) -> Module:
                 op = to_backend_contract(op)
     if output is not OutputType.TORCH:
         with stage(timings, "lowering"), _reproducible(op, f"torch-backend-to-{output}-backend-pipeline"):
-            op = _lowering(output)(op)
+            op = _lowering(output, tosa_int64)(op)
     return Module(op, module.weights, module.signatures, output, timings)
 
 
@@ -233,7 +238,7 @@ def _reproducible(op: ModuleOp, pipeline: str) -> Iterator[None]:
         raise
 
 
-def _lowering(output: OutputType) -> Callable[[ModuleOp], ModuleOp]:
+def _lowering(output: OutputType, tosa_int64: str) -> Callable[[ModuleOp], ModuleOp]:
     if output is OutputType.LINALG_ON_TENSORS:
         from flambeau.lowering.linalg.lower import lower_to_linalg
 
@@ -242,19 +247,9 @@ def _lowering(output: OutputType) -> Callable[[ModuleOp], ModuleOp]:
         from flambeau.lowering.stablehlo.lower import lower_to_stablehlo
 
         return lower_to_stablehlo
-    if output is OutputType.TOSA:
-        from flambeau.lowering.tosa.lower import lower_to_tosa
+    from flambeau.lowering.tosa.lower import lower_to_tosa
 
-        return lower_to_tosa
-    raise CompileError(
-        [
-            Diagnostic(
-                "lower",
-                f"there is no lowering to {output} yet",
-                hint="Use output_type='linalg-on-tensors' or 'torch'.",
-            )
-        ]
-    )
+    return partial(lower_to_tosa, int64=tosa_int64)
 
 
 def load(module: Module | str | Path, *, engine: Any = "iree", **options: Any) -> Executable:

@@ -68,6 +68,16 @@ PASSES: dict[str, tuple[str, str]] = {
         "flambeau.passes.pipelines:to_backend_contract",
         "raw torch dialect to the backend contract",
     ),
+    "convert-torch-to-stablehlo": ("flambeau.lowering.stablehlo.lower:lower_to_stablehlo", "torch to StableHLO"),
+    "convert-torch-to-tosa": ("flambeau.lowering.tosa.lower:lower_to_tosa", "torch to TOSA"),
+    "torch-backend-to-stablehlo-backend-pipeline": (
+        "flambeau.lowering.stablehlo.lower:lower_to_stablehlo",
+        "backend contract to StableHLO",
+    ),
+    "torch-backend-to-tosa-backend-pipeline": (
+        "flambeau.lowering.tosa.lower:lower_to_tosa",
+        "backend contract to TOSA",
+    ),
     "torch-backend-to-linalg-on-tensors-backend-pipeline": (
         "flambeau.lowering.linalg.lower:lower_to_linalg",
         "backend contract to linalg-on-tensors",

@@ -48,7 +48,12 @@ def _inputs(texts: Sequence[str]) -> list[InputSpec]:
 
 
 def _compile(
-    target: str, inputs: list[InputSpec], output_type: str, timings: dict[str, float], frontend: str | None = None
+    target: str,
+    inputs: list[InputSpec],
+    output_type: str,
+    timings: dict[str, float],
+    frontend: str | None = None,
+    tosa_int64: str = "narrow",
 ) -> tuple[Module, Callable[..., Any] | None]:
     """The compiled module, and the model that it was made from (None for a .mlir file)."""
     import flambeau
@@ -60,7 +65,7 @@ def _compile(
         if not path.is_file():
             raise usage_error(f"there is no file {path}")
         module = read_module(path)
-        return flambeau.compile(module, output_type=output_type), None
+        return flambeau.compile(module, output_type=output_type, tosa_int64=tosa_int64), None
     start = time.process_time()
     with progress(f"loading {target}"):
         import torch
@@ -79,6 +84,7 @@ def _compile(
             output_type=output_type,
             dynamic_shapes=dynamic if any(dynamic) else None,
             frontend=frontend,
+            tosa_int64=tosa_int64,
         )
     return module, model
 
@@ -101,6 +107,7 @@ def _load(target: str) -> Any:
     "--frontend", type=click.Choice(FRONTENDS), help="How the model is captured; fx unless it is TorchScript."
 )
 @click.option("--emit", type=click.Choice(OUTPUTS), default="linalg-on-tensors", show_default=True)
+@click.option("--tosa-int64", type=click.Choice(("narrow", "keep")), default="narrow", help="64-bit integers in TOSA.")
 @click.option(
     "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write here, not to the terminal."
 )
@@ -113,6 +120,7 @@ def compile_command(
     inputs: tuple[str, ...],
     frontend: str | None,
     emit: str,
+    tosa_int64: str,
     output: Path | None,
     inline_weights: bool,
     locations: bool,
@@ -126,7 +134,7 @@ def compile_command(
     """
     timings: dict[str, float] = {}
     try:
-        module, _ = _compile(target, _inputs(inputs), emit, timings, frontend)
+        module, _ = _compile(target, _inputs(inputs), emit, timings, frontend, tosa_int64)
     except CompileError as e:
         if repro is not None and "module" in e.context:
             e.save_repro(repro)

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from xdsl.dialects.builtin import ModuleOp
 
-from flambeau.engines.iree.dynamic_ops import has_dynamic_ops, replace_dynamic_ops
 from flambeau.engines.iree.loops import has_loops_on_tensors, loops_to_branches
+from flambeau.engines.iree.stablehlo_ops import (
+    has_dynamic_ops,
+    has_scatters,
+    protect_scatters,
+    replace_dynamic_ops,
+)
 
 
 def for_iree(module: ModuleOp) -> ModuleOp:
     """The module itself, or a copy without the ops that IREE does not take."""
     if has_dynamic_ops(module):
         module = replace_dynamic_ops(module.clone())
+    if has_scatters(module):
+        module = protect_scatters(module.clone())
     if has_loops_on_tensors(module):
         module = loops_to_branches(module)
     return module

@@ -21,7 +21,7 @@ from flambeau.ir.dtypes import DType
 from flambeau.lowering.builder import INDEX, LoweringBuilder, Size, Tensor, i64_array, static, tensor_type, wrap
 from flambeau.lowering.element import Element
 from flambeau.lowering.stablehlo.vocabulary import CONVERSIONS, RULES, SAME, element_of, flipped
-from flambeau.lowering.whole.builder import WholeBuilder, shape_of
+from flambeau.lowering.whole.builder import JOINS, WholeBuilder, shape_of
 
 _REDUCERS = {
     "add": "add", "mul": "multiply", "max": "maximum", "min": "minimum", "and": "and", "or": "or",
@@ -247,6 +247,23 @@ class StablehloBuilder(WholeBuilder):
         return self.make("gather", (x.value, joined), tensor_type(wanted, element_of(x.value)), properties)
 
     def scattered(self, x: Tensor, rows: Tensor, updates: Tensor, combine: str | None) -> Tensor:
+        """Scattered into a tensor of its own, then combined with x.
+
+        IREE 3.13 scatters in place, into the buffer of an argument even, which the updates may be read from.
+        """
+        if any(None in t.shape for t in (x, rows, updates)):
+            # IREE's scatter of dynamic sizes gives wrong numbers.
+            return super().scattered(x, rows, updates, combine)
+        sizes, dtype = self.sizes(x), x.dtype
+        neutral = {"add": 0, "mul": 1, "max": dtype.min, "min": dtype.max, None: 0}[combine]
+        alone = self._scattered(self.full(sizes, neutral, dtype), rows, updates, combine)
+        if combine is None:
+            hits = self.full(self.sizes(updates), 1, dtypes.int32)
+            hit = self._scattered(self.full(sizes, 0, dtypes.int32), rows, hits, None)
+            return self.elementwise([hit, alone, x], lambda h, new, old: (h != 0).select(new, old), dtype, sizes)
+        return self.elementwise([x, alone], JOINS[combine], dtype, sizes)
+
+    def _scattered(self, x: Tensor, rows: Tensor, updates: Tensor, combine: str | None) -> Tensor:
         numbers = stablehlo.scatter_dimension_numbers(
             update_window_dims=(1,),
             inserted_window_dims=(0,),
@@ -270,7 +287,6 @@ class StablehloBuilder(WholeBuilder):
             "indices_are_sorted": IntegerAttr(0, 1),
             "unique_indices": IntegerAttr(0, 1),
         }
-        # IREE looks through a reshape of the indices, and then finds that their shape is wrong.
         places = self.to(self.reshape(rows, [self.size(rows, 0), 1]), dtypes.int32)
         operands = (x.value, places.value, updates.value)
         return Tensor(self.make("scatter", operands, x.value.type, properties, [region]), x.dtype, x._sizes)
@@ -348,7 +364,8 @@ class StablehloBuilder(WholeBuilder):
         indexed: bool = False,
     ) -> list[Tensor]:
         x = self.covered(x, kernel, out, strides, dilations)
-        is_static = all(isinstance(s, int) for s in (*kernel, *self.sizes(x)))
+        # A single window is cut wrongly by IREE 3.13.
+        is_static = all(isinstance(s, int) for s in (*kernel, *self.sizes(x))) and 1 not in out
         if indexed or len(inits) != 1 or not is_static:
             # IREE takes windows over static shapes only; what remains is each step of the window in turn.
             return super().window_reduce(x, kernel, out, strides, dilations, inits, body, indexed)

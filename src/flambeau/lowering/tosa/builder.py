@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from xdsl.dialects.builtin import f32, i1, i8, i32, i64
 from xdsl.ir import Attribute, SSAValue
 
@@ -30,6 +31,9 @@ _REDUCE_BOOL = {
 class TosaBuilder(AccessBuilder):
     """Builds TOSA."""
 
+    exact_extremes = True
+    """Whether the maximum of nothing but -inf must be -inf; rules that only subtract it do without."""
+
     # --- Reductions ---
 
     def reduced(self, kind: str, value: SSAValue, dims: Sequence[int], init: Any, dtype: DType) -> SSAValue:
@@ -39,8 +43,11 @@ class TosaBuilder(AccessBuilder):
         narrow = element in (i8, dtypes.int16.builtin)
         if kind in names and not (kind == "mul" and dtype.is_int):
             work = self.converted(value, i32) if narrow else value
+            source = work
             for dim in dims:
                 work = self._reduced_along(names[kind], work, dim)
+            if dtype.is_float and kind in ("max", "min") and self.exact_extremes:
+                work = self._with_infinity(kind, source, work, dims)
             value = self.converted(work, element)
         else:
             for dim in dims:
@@ -54,6 +61,14 @@ class TosaBuilder(AccessBuilder):
             value = both.value
         kept = [self._length(value, i) for i in range(len(shape)) if i not in dims]
         return self.reshaped(value, kept)
+
+    def _with_infinity(self, kind: str, source: SSAValue, found: SSAValue, dims: Sequence[int]) -> SSAValue:
+        """Engines start a maximum at the lowest number there is: where all elements are below it, that is put right."""
+        end = self.number(source, float("-inf") if kind == "max" else float("inf"))
+        only = self.on("equal", (source, end), i1)
+        for dim in dims:
+            only = self._reduced_along("reduce_all", only, dim)
+        return self.on("select", (only, self.number(found, self.arrays[end].item()), found), element_of(found))
 
     def _length(self, value: SSAValue, dim: int) -> Size:
         size = shape_of(value)[dim]
@@ -177,6 +192,10 @@ class TosaBuilder(AccessBuilder):
         if reduction.kind == "max":
             properties["nan_mode"] = tosa.nan_mode()
             value = self.make("max_pool2d", (last.value,), type_, properties)
+            # Engines start at the lowest number there is, where PyTorch starts at -inf.
+            lowest = self.number(value, float(np.finfo(np.float32).min))
+            below = self.on("greater_equal", (lowest, value), i1)
+            value = self.on("select", (below, self.number(value, float("-inf")), value), element_of(value))
         else:
             zero = self.zero_point(element_of(x.value))
             properties["acc_type"] = f32

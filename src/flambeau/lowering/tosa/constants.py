@@ -10,10 +10,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from xdsl.dialects import arith
 from xdsl.dialects.builtin import (
     BytesAttr,
     ComplexType,
     DenseIntOrFPElementsAttr,
+    FloatAttr,
+    IndexType,
+    IntegerAttr,
     IntegerType,
     TensorType,
     UnregisteredOp,
@@ -60,6 +64,16 @@ def as_array(attr: DenseIntOrFPElementsAttr[Any], shape: Sequence[int], dtype: A
     """The numbers of a literal."""
     values = np.array(attr.get_values(), dtype)
     return np.broadcast_to(values[0], shape) if values.size == 1 else values.reshape(shape)
+
+
+def scalar_array(value: SSAValue) -> Array | None:
+    """The number that an `arith.constant` gives."""
+    owner = value.owner
+    attr = owner.properties["value"] if isinstance(owner, arith.ConstantOp) else None
+    if not isinstance(attr, IntegerAttr | FloatAttr):
+        return None
+    dtype = np.int64 if isinstance(attr.type, IndexType) else NUMPY.get(attr.type)
+    return None if dtype is None else np.array(attr.value.data, dtype)
 
 
 def is_splat(array: Array) -> bool:

@@ -27,6 +27,7 @@ from flambeau.lowering.tosa.constants import (
     constant_op,
     is_small,
     pending,
+    scalar_array,
 )
 from flambeau.lowering.tosa.vocabulary import element_of, translate
 from flambeau.lowering.whole.builder import WholeBuilder, shape_of
@@ -50,6 +51,8 @@ class ElementBuilder(WholeBuilder):
         """Positions that are not known."""
         self.turned: dict[SSAValue, tuple[SSAValue, tuple[int, ...]]] = {}
         """Transposed values with their source."""
+        self.flat: dict[SSAValue, SSAValue] = {}
+        """Reshaped values with their source."""
         self.inverses: dict[SSAValue, SSAValue] = {}
         """Reciprocals with what they are of."""
         self.lengths: dict[SSAValue, list[Size]] = {}
@@ -101,6 +104,12 @@ class ElementBuilder(WholeBuilder):
         if op_class in (tensor.DimOp, tensor.ExtractOp):
             # Numbers about a tensor, also inside a body.
             return OpBuilder.value(self, op_class, operands, result_type, properties)
+        numbers = [scalar_array(o) for o in operands]
+        known = [n for n in numbers if n is not None]
+        if operands and len(known) == len(numbers):
+            result = computed(op_class.name, known, result_type, properties)
+            if result is not None:
+                return self.constant(result.item(), self.dtype_of(result_type))
         return super().value(op_class, operands, result_type, properties)
 
     def item(self, x: Tensor) -> SSAValue:
@@ -156,7 +165,7 @@ class ElementBuilder(WholeBuilder):
         """A tensor without elements, which TOSA's ops do not take."""
         shape = type_.get_shape()
         if all(s >= 0 for s in shape):
-            return self.known(np.zeros(shape, np.float32), type_.element_type)
+            return self.known(np.zeros(shape, NUMPY.get(type_.element_type, np.float32)), type_.element_type)
         same = next((o for o in operands if isinstance(o.type, TensorType) and o.type.get_shape() == shape), None)
         if same is None:
             raise Unsupported("TOSA has no tensors without elements")

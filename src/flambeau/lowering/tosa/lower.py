@@ -18,7 +18,7 @@ from flambeau.lowering.tosa.rules import TOSA_RULES, refusals
 from flambeau.lowering.whole.rules import layered
 from flambeau.passes.dead_code import eliminate_dead_code
 
-FAMILIES = ("conv", "pointwise", "view")
+FAMILIES = ("conv", "normalization", "pointwise", "view")
 """The modules of this folder that add rules to the table."""
 
 

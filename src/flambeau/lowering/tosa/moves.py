@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from xdsl.dialects import arith, tensor
 from xdsl.dialects.builtin import TensorType, i1, i32, i64
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import Attribute, Block, SSAValue
 
 from flambeau.diagnostics import Unsupported
 from flambeau.dialects import tosa
@@ -50,8 +50,13 @@ class MoveBuilder(ElementBuilder):
                 return self.known(spread, self.logical(value))
         times = [w if h == 1 and w is not None else 1 for h, w in zip(have, wanted, strict=True)]
         if any(t != 1 for t in times):
-            shape = tuple(t if t != 1 else h for t, h in zip(times, have, strict=True))
-            value = self.make("tile", (value, self.shape_value(times)), tensor_type(shape, element_of(value)))
+            if have.count(None) > 1:
+                # IREE's tile takes one size that is not known.
+                every = self.known(np.broadcast_to(np.array(True), times), i1)
+                value = self.on("select", (every, value, value), element_of(value))
+            else:
+                shape = tuple(t if t != 1 else h for t, h in zip(times, have, strict=True))
+                value = self.make("tile", (value, self.shape_value(times)), tensor_type(shape, element_of(value)))
         for i, size in enumerate(sizes):
             if have[i] == 1 and isinstance(size, SSAValue):
                 value = self._stretched(value, i, size)
@@ -95,21 +100,33 @@ class MoveBuilder(ElementBuilder):
                 array.reshape(shape) if flat is None else np.broadcast_to(flat, shape), self.logical(value)
             )
         if wanted.count(None) <= 1:
-            return self.make("reshape", (value, self.shape_value([-1 if w is None else w for w in wanted])), type_)
+            # Of several in a row, the last one counts.
+            source = self.flat.get(value, value)
+            if shape_of(source) == wanted:
+                return source
+            given = self.shape_value([-1 if w is None else w for w in wanted])
+            result = self.make("reshape", (source, given), type_)
+            self.flat[result] = source
+            return result
         old = self.lengths.get(value)
         own = Tensor(value, _as_dtype(element_of(value)), old)
         groups = self._match_groups(self.sizes(own), list(sizes))
         merged = ShapeBuilder.collapse(self, own, [g[0] for g in groups])
         return ShapeBuilder.expand(self, merged, [g[1] for g in groups], sizes).value
 
-    def reshape(self, x: Tensor, sizes: Sequence[Size]) -> Tensor:
-        if None in x.shape:
+    def measure(self, x: Tensor) -> None:
+        """Remember the sizes of a tensor for when only its value is at hand."""
+        owner = x.value.owner
+        # In a branch or a loop, the sizes of a tensor outside are made here and not known outside.
+        if None in x.shape and (owner if isinstance(owner, Block) else owner.parent) is self.block:
             self.lengths[x.value] = self.sizes(x)
+
+    def reshape(self, x: Tensor, sizes: Sequence[Size]) -> Tensor:
+        self.measure(x)
         return super().reshape(x, sizes)
 
     def _aligned(self, x: Tensor, map_: Sequence[MapResult], loops: int) -> SSAValue:
-        if None in x.shape:
-            self.lengths[x.value] = self.sizes(x)
+        self.measure(x)
         return super()._aligned(x, map_, loops)
 
     def transposed(self, value: SSAValue, order: Sequence[int]) -> SSAValue:
@@ -269,18 +286,12 @@ class MoveBuilder(ElementBuilder):
         return Tensor(value, dtype, sizes)
 
     def filled(self, sizes: Sequence[Size], value: Any, dtype: DType) -> Tensor:
-        """Where a reduction starts: its value is all that is read."""
+        if all(isinstance(s, int) for s in sizes) or isinstance(value, Element | SSAValue):
+            return super().filled(sizes, value, dtype)
+        # A reduction reads nothing of it but the number.
         out = self.empty(sizes, dtype)
-        if not isinstance(value, Element | SSAValue):
-            out = Tensor(self._mark(out.value), dtype, sizes)
-            self.fills[out.value] = value
-            return out
-        return super().filled(sizes, value, dtype)
-
-    def _mark(self, value: SSAValue) -> SSAValue:
-        """A value of its own, so that two accumulators of one shape may start with different numbers."""
-        array = self.arrays.get(value)
-        return value if array is None else self.known(array, self.logical(value))
+        self.fills[out.value] = value
+        return out
 
     # --- Loop nests ---
 
@@ -302,8 +313,7 @@ class MoveBuilder(ElementBuilder):
 
     def _into(self, value: SSAValue, out: Tensor, map_: Sequence[MapResult], sizes: Sequence[Size]) -> Tensor:
         result = super()._into(value, out, map_, sizes)
-        if None in result.shape:
-            self.lengths[result.value] = self.sizes(result)
+        self.measure(result)
         return result
 
 

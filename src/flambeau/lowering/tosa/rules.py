@@ -18,10 +18,10 @@ CANNOT: dict[str, str] = {
     "aten.nonzero": _DATA,
     "aten.masked_select": _DATA,
     "aten.view_as_complex": _COMPLEX,
+    "aten.view_as_complex_copy": _COMPLEX,
     "aten.view_as_real": _COMPLEX,
+    "aten.view_as_real_copy": _COMPLEX,
     "aten.complex": _COMPLEX,
-    "aten.polar": _COMPLEX,
-    "aten.view.dtype": "TOSA has no op that reads the bits of a number as another type",
 }
 """Ops that TOSA cannot express, with the reason."""
 

@@ -201,6 +201,13 @@ def shrsi(b: ElementBuilder, v: Sequence[SSAValue], element: Attribute, properti
     return b.converted(shifted, b.held(element))
 
 
+@rule("arith.bitcast")
+def bitcast(b: ElementBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
+    if element_of(v[0]) != b.held(element):
+        raise Unsupported("TOSA has no op that reads the bits of a number as another type")
+    return v[0]
+
+
 # --- Comparisons ---
 
 
@@ -259,6 +266,10 @@ def divf(b: ElementBuilder, v: Sequence[SSAValue], element: Attribute, propertie
     known = b.arrays.get(x)
     if known is not None and known.size and (known == 1).all():
         return inverse if known.size == 1 else b.on("add", (inverse, b.zeros_like(x)), b.held(element))
+    if known is not None and known.size and not known.any():
+        # Compilers take zero times anything for zero.
+        regular = b.on("greater", (b.on("abs", (y,), element_of(y)), b.number(y, 0.0)), i1)
+        return b.on("select", (regular, x, b.number(x, math.nan)), b.held(element))
     return b.product_of(x, inverse)
 
 
@@ -307,7 +318,7 @@ def log1p(x: Element) -> Element:
     # What is lost in 1 + x is lost in the logarithm and in the difference alike.
     whole = x + 1
     lost = whole - 1
-    exact = (lost == 0) | x.isinf()
+    exact = (lost == 0) | (x == float("inf"))
     return exact.select(x, whole.log() * (x / exact.select(x.like(1), lost)))
 
 

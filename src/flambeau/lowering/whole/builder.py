@@ -618,8 +618,34 @@ class WholeBuilder(LinalgBuilder):
         return self.elementwise([x, result, seen], finish, dtype, self.sizes(x))
 
     def scattered(self, x: Tensor, rows: Tensor, updates: Tensor, combine: str | None) -> Tensor:
-        """Write [updates, width] into the rows of [rows, width]; later ones win where nothing combines them."""
-        raise NotImplementedError
+        """Write [updates, width] into the rows of [rows, width]; later ones win where nothing combines them.
+
+        Every row is compared with every update: targets have better ways, but not for all cases.
+        """
+        (count, width), total = self.sizes(x), self.size(rows, 0)
+        if combine is None:
+            with self.frame([count, total]):
+                hit = self._hits(rows, [1, total])
+                number = hit.select(Element(self, self.loop_index(1), self.counting), -1)
+                found = self.reduced("max", self.spread(number.value, [count, total]), [1], -1, self.counting)
+            last = Tensor(found, self.counting, [count])
+
+            def latest(at: list[SSAValue], row: Element, old: Element) -> Element:
+                return (row >= 0).select(self.load(updates, [self.as_index(row.maximum(0)), at[1]]), old)
+
+            return self.map_indexed([self.reshape(last, [count, 1]), x], [count, width], x.dtype, latest)
+        neutral = {"add": 0, "mul": 1, "max": x.dtype.min, "min": x.dtype.max}[combine]
+        sizes = [count, total, width]
+        with self.frame(sizes):
+            update = Element(self, self.reshaped(updates.value, [1, total, width]), x.dtype)
+            term = self._hits(rows, [1, total, 1]).select(update, neutral)
+            value = self.reduced(combine, self.spread(term.value, sizes), [1], neutral, x.dtype)
+        return self.elementwise([x, Tensor(value, x.dtype, [count, width])], JOINS[combine], x.dtype, [count, width])
+
+    def _hits(self, rows: Tensor, sizes: Sequence[Size]) -> Element:
+        """Inside a body: whether the update along dim 1 goes to the row along dim 0."""
+        targets = Element(self, self.reshaped(rows.value, sizes), rows.dtype)
+        return targets.to(self.counting) == Element(self, self.loop_index(0), self.counting)
 
     # --- Loops ---
 
@@ -638,6 +664,14 @@ class WholeBuilder(LinalgBuilder):
             raise Unsupported("a loop for each element")
         return super().while_loop(carried, condition, body)
 
+
+JOINS: dict[str, Callable[[Element, Element], Element]] = {
+    "add": lambda a, b: a + b,
+    "mul": lambda a, b: a * b,
+    "max": lambda a, b: a.maximum(b),
+    "min": lambda a, b: a.minimum(b),
+}
+"""What two elements give together."""
 
 _COMBINE = {
     "sum": "add", "add": "add", "mean": "add", "prod": "mul", "multiply": "mul", "amax": "max", "amin": "min",

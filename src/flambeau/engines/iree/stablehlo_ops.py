@@ -1,4 +1,4 @@
-"""StableHLO's dynamic reshapes, pads and gathers as IREE 3.13 takes them: in terms of `tensor` and `linalg`."""
+"""StableHLO ops that IREE 3.13 does not take, or not in every form, in terms of what it does take."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from xdsl.dialects import arith, tensor
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp
 from xdsl.ir import Operation, SSAValue
 
+from flambeau.dialects import stablehlo
 from flambeau.engines.errors import EngineError
 from flambeau.ir import dtypes
 from flambeau.ir.builder import erase
@@ -24,6 +25,21 @@ def _is_taken_over(op: Operation) -> bool:
         shapes = [shape_of(v) for v in (*op.operands, op.results[0])]
         return any(None in s for s in shapes) and set(op.properties["slice_sizes"].get_values()) <= {1}  # type: ignore[attr-defined]
     return op.name in NAMES
+
+
+def protect_scatters(module: ModuleOp) -> ModuleOp:
+    """Keep IREE 3.13 from moving reshapes into the indices of a scatter, whose shape it then finds wrong. In place."""
+    for op in list(module.walk()):
+        if op.name == "stablehlo.scatter" and None not in shape_of(indices := op.operands[len(op.results)]):
+            barrier = stablehlo.op("optimization_barrier").create(operands=[indices], result_types=[indices.type])
+            assert op.parent is not None
+            op.parent.insert_ops_before((barrier,), op)
+            op.operands[len(op.results)] = barrier.results[0]
+    return module
+
+
+def has_scatters(module: ModuleOp) -> bool:
+    return any(op.name == "stablehlo.scatter" for op in module.walk())
 
 
 def has_dynamic_ops(module: ModuleOp) -> bool:
