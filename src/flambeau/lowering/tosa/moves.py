@@ -18,7 +18,7 @@ from flambeau.dialects import tosa
 from flambeau.ir import dtypes
 from flambeau.ir.builder import OpBuilder
 from flambeau.ir.dtypes import DType
-from flambeau.lowering.builder import LoweringBuilder, Size, Tensor, static, tensor_type
+from flambeau.lowering.builder import Size, Tensor, static, tensor_type
 from flambeau.lowering.element import Element
 from flambeau.lowering.linalg.generic import Body, MapResult
 from flambeau.lowering.linalg.shapes import ShapeBuilder
@@ -126,6 +126,9 @@ class MoveBuilder(ElementBuilder):
         return super().reshape(x, sizes)
 
     def _aligned(self, x: Tensor, map_: Sequence[MapResult], loops: int) -> SSAValue:
+        if x.value in self.fills:
+            # One number everywhere, also where a tensor of that size was never made.
+            return self.splat(self.fills[x.value], x.dtype, [1] * loops)
         self.measure(x)
         return super()._aligned(x, map_, loops)
 
@@ -269,16 +272,17 @@ class MoveBuilder(ElementBuilder):
         return value
 
     def full(self, sizes: Sequence[Size], value: Any, dtype: DType) -> Tensor:
-        if 0 in sizes:
-            shape = tuple(map(static, sizes))
-            if None in shape:
-                return LoweringBuilder.empty(self, sizes, dtype)
-            return Tensor(self.splat(0, dtype, [s for s in shape if s is not None]), dtype, sizes)
-        return super().full(sizes, value, dtype)
+        if 0 not in sizes:
+            return super().full(sizes, value, dtype)
+        made = self.empty(sizes, dtype)
+        if not isinstance(value, Element | SSAValue):
+            self.fills[made.value] = value
+        return made
 
     def empty(self, sizes: Sequence[Size], dtype: DType) -> Tensor:
-        if all(isinstance(s, int) for s in sizes) and not dtype.is_complex:
-            return super().empty(sizes, dtype)
+        shape = [s for s in sizes if isinstance(s, int)]
+        if len(shape) == len(sizes) and not dtype.is_complex:
+            return Tensor(self.splat(0, dtype, shape), dtype, sizes)
         # Only its sizes are read.
         held = i32 if dtype.builtin == i64 and self.narrow else dtype.builtin
         dynamic = [s for s in sizes if isinstance(s, SSAValue)]
