@@ -33,6 +33,10 @@ class StablehloBuilder(WholeBuilder):
 
     target = "stablehlo"
 
+    def __init__(self, block: Block) -> None:
+        super().__init__(block)
+        self.broadcast_from: dict[SSAValue, SSAValue] = {}
+
     # --- Plumbing ---
 
     def on(
@@ -113,6 +117,15 @@ class StablehloBuilder(WholeBuilder):
         if have == wanted:
             # A dim that is dynamic on both sides is that of the loop already.
             return value
+        # From where it began: two in a row IREE makes one, and forgets what it was told about the dims.
+        source = self.broadcast_from.get(value, value)
+        made = self._broadcast(source, shape_of(source), wanted, sizes)
+        self.broadcast_from[made] = source
+        return made
+
+    def _broadcast(
+        self, value: SSAValue, have: tuple[int | None, ...], wanted: tuple[int | None, ...], sizes: Sequence[Size]
+    ) -> SSAValue:
         dims = {"broadcast_dimensions": i64_array(tuple(range(len(have))))}
         type_ = tensor_type(wanted, element_of(value))
         if None not in wanted:
