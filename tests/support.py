@@ -67,6 +67,10 @@ def check(
     return check_all([(function, inputs)], dynamic=dynamic, rtol=rtol, atol=atol)
 
 
+def _is_not_in_tosa(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and (value.dtype is torch.float64 or value.is_complex())
+
+
 TARGET = os.environ.get("FLAMBEAU_TEST_TARGET", "linalg-on-tensors")
 """What the programs of these tests are lowered to."""
 
@@ -78,7 +82,12 @@ def check_all(
     rtol: float | None = None,
     atol: float | None = None,
 ) -> flambeau.Module:
-    """Check many small functions in one program: IREE takes 50 ms for each instead of 250 ms."""
+    """Check many small functions in one program: IREE takes 50 ms for each instead of 250 ms.
+
+    TOSA has neither 64-bit floats nor complex numbers: cases that begin with them are left out there.
+    """
+    if TARGET == "tosa":
+        cases = [(f, inputs) for f, inputs in cases if not any(map(_is_not_in_tosa, inputs))]
     arguments = tuple(x for _, inputs in cases for x in inputs)
     model = _Wrapper([(f, len(inputs)) for f, inputs in cases])
     shapes = None

@@ -171,6 +171,30 @@ EFFECTS = {
         "linalg.generic",
         "torch.",
     ),
+    "convert-torch-to-stablehlo": (
+        VALUES,
+        "convert-torch-to-stablehlo",
+        "stablehlo.",
+        "torch.",
+    ),
+    "convert-torch-to-tosa": (
+        VALUES,
+        "convert-torch-to-tosa",
+        "tosa.",
+        "torch.",
+    ),
+    "torch-backend-to-stablehlo-backend-pipeline": (
+        VALUES,
+        "torch-backend-to-stablehlo-backend-pipeline",
+        "stablehlo.",
+        "torch.",
+    ),
+    "torch-backend-to-tosa-backend-pipeline": (
+        VALUES,
+        "torch-backend-to-tosa-backend-pipeline",
+        "tosa.",
+        "torch.",
+    ),
 }
 """For each pass a program, a pipeline that ends in the pass, what is there afterwards, and what only before."""
 

@@ -27,6 +27,7 @@ func.func @unary(%f: tensor<2x3xf32>, %i: tensor<2x3xi32>, %c: tensor<2x3xcomple
   %2 = stablehlo.cbrt %f : tensor<2x3xf32>
   %3 = stablehlo.ceil %f : tensor<2x3xf32>
   %4 = stablehlo.convert %f : (tensor<2x3xf32>) -> tensor<2x3xi32>
+  %bits = stablehlo.bitcast_convert %f : (tensor<2x3xf32>) -> tensor<2x3xi32>
   %5 = stablehlo.cosine %f : tensor<2x3xf32>
   %6 = stablehlo.count_leading_zeros %i : tensor<2x3xi32>
   %7 = stablehlo.exponential %f : tensor<2x3xf32>

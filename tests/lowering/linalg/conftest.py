@@ -30,7 +30,7 @@ def _is_chosen(metafunc: pytest.Metafunc, name: str, target: str) -> bool:
 def target(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """What `check` lowers to."""
     name: str = request.param
-    reason = expected_failure(name, request.node.name)
+    reason = expected_failure(name, request.node.nodeid)
     if reason is not None:
         request.applymarker(pytest.mark.xfail(reason=reason, strict=True))
     monkeypatch.setattr(support, "TARGET", name)
