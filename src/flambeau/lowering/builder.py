@@ -27,6 +27,7 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from flambeau.diagnostics import Unsupported
 from flambeau.ir import dtypes
 from flambeau.ir.builder import OpBuilder
+from flambeau.ir.conversion import RuleTable
 from flambeau.ir.dtypes import DType
 
 INDEX = IndexType()
@@ -93,6 +94,16 @@ class LoweringBuilder(OpBuilder):
 
     out_length: int | None = None
     """How many elements of the list that the op gives are used; None where that is not known."""
+
+    rules: RuleTable
+    """The rules of the target."""
+
+    def call(self, op: str, *args: Any) -> Any:
+        """What another op gives, by the rule that the target has for it."""
+        rule = self.rules.get(op)
+        if rule is None:
+            raise Unsupported(f"{op} has no rule")
+        return rule(self, *args)
 
     def __init__(self, block: Block) -> None:
         super().__init__(block)

@@ -70,6 +70,7 @@ class Lowering(Conversion):
         inputs = [convert_type(a.type) for a in old.args]
         block = Block(arg_types=inputs)
         b = self.builder = self.builder_class(block)
+        b.rules = self.rules
         self.values = {}
         for old_arg, new_arg in zip(old.args, block.args, strict=True):
             new_arg.name_hint = old_arg.name_hint

@@ -41,6 +41,10 @@ class LinalgBuilder(ShapeBuilder):
         """Combine updates into a copy of x: those of `values(update, position)` go to the rows over `dims`."""
         raise NotImplementedError
 
+    def reversed(self, x: Tensor, dims: Sequence[int]) -> Tensor:
+        """The same elements in the opposite order along some dims, where loads are not cheap."""
+        raise NotImplementedError
+
     def count_below(self, ascending: Tensor, target: Element) -> Element | None:
         """Inside a body: how many elements of a 1-d tensor are below the target; None where a search is better."""
         return None

@@ -259,7 +259,7 @@ linalg_rule("aten.convolution", "aten.convolution_overrideable")(convolution)
 
 @linalg_rule("aten._convolution", "aten._convolution.deprecated")
 def _convolution(b: LinalgBuilder, *args: Any) -> Tensor:
-    return convolution(b, *args[:9])
+    return b.call("aten.convolution", *args[:9])
 
 
 @linalg_rule("aten.conv1d", "aten.conv2d", "aten.conv3d")
@@ -273,7 +273,7 @@ def conv(
     dilation: Any,
     groups: int,
 ) -> Tensor:
-    return convolution(b, x, weight, bias, stride, padding, dilation, False, [0], groups)
+    return b.call("aten.convolution", x, weight, bias, stride, padding, dilation, False, [0], groups)
 
 
 @linalg_rule("aten.conv1d.padding", "aten.conv2d.padding", "aten.conv3d.padding")
@@ -294,7 +294,7 @@ def conv_padding(
         high = [b.sub(t, lo) for t, lo in zip(totals, low, strict=True)]
         rest: list[Size] = [0] * (x.rank - n)
         x = b.pad(x, rest + low, rest + high, 0)
-    return convolution(b, x, weight, bias, stride, [0], dilation, False, [0], groups)
+    return b.call("aten.convolution", x, weight, bias, stride, [0], dilation, False, [0], groups)
 
 
 @linalg_rule("aten.conv_transpose1d", "aten.conv_transpose2d.input", "aten.conv_transpose3d.input")
@@ -309,4 +309,4 @@ def conv_transpose(
     groups: int,
     dilation: Any,
 ) -> Tensor:
-    return convolution(b, x, weight, bias, stride, padding, dilation, True, output_padding, groups)
+    return b.call("aten.convolution", x, weight, bias, stride, padding, dilation, True, output_padding, groups)

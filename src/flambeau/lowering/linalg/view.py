@@ -349,6 +349,8 @@ def flip(b: LinalgBuilder, x: Tensor, dims: list[int]) -> Tensor:
     sizes = b.sizes(x)
     if x.rank == 0:
         return x
+    if not b.loads_are_cheap:
+        return b.reversed(x, sorted(flipped))
 
     def source(*at: SSAValue) -> Any:
         return b.load(x, [b.sub(b.sub(sizes[i], 1), p) if i in flipped else p for i, p in enumerate(at)])

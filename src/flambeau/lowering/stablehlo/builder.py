@@ -31,8 +31,6 @@ _REDUCERS = {
 class StablehloBuilder(WholeBuilder):
     """Builds StableHLO, with its dynamic ops where sizes are not known."""
 
-    target = "stablehlo"
-
     def __init__(self, block: Block) -> None:
         super().__init__(block)
         self.broadcast_from: dict[SSAValue, SSAValue] = {}

@@ -82,37 +82,3 @@ def _turned(b: StablehloBuilder, weight: Tensor, groups: int) -> Tensor:
     split = b.reshape(flipped, [groups, b.floordiv(channels, groups), features, *window])
     swapped = b.transpose(split, [0, 2, 1, *range(3, 3 + n)])
     return b.reshape(swapped, [b.mul(groups, features), b.floordiv(channels, groups), *window])
-
-
-@stablehlo_rule("aten._convolution", "aten._convolution.deprecated")
-def _convolution(b: StablehloBuilder, *args: Any) -> Tensor:
-    return convolution(b, *args[:9])
-
-
-@stablehlo_rule("aten.conv1d", "aten.conv2d", "aten.conv3d")
-def conv(
-    b: StablehloBuilder,
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    groups: int,
-) -> Tensor:
-    return convolution(b, x, weight, bias, stride, padding, dilation, False, [0], groups)
-
-
-@stablehlo_rule("aten.conv_transpose1d", "aten.conv_transpose2d.input", "aten.conv_transpose3d.input")
-def conv_transpose(
-    b: StablehloBuilder,
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    stride: Any,
-    padding: Any,
-    output_padding: Any,
-    groups: int,
-    dilation: Any,
-) -> Tensor:
-    return convolution(b, x, weight, bias, stride, padding, dilation, True, output_padding, groups)

@@ -12,7 +12,7 @@ from flambeau.lowering.stablehlo.rules import CANNOT, STABLEHLO_RULES
 from flambeau.lowering.whole.rules import layered, refusals
 from flambeau.passes.dead_code import eliminate_dead_code
 
-FAMILIES = ("matmul", "conv", "view")
+FAMILIES = ("matmul", "conv")
 """The modules of this folder that add rules to the table."""
 
 

@@ -38,7 +38,6 @@ _NOTHING: Mapping[str, Attribute] = {}
 class ElementBuilder(WholeBuilder):
     """Builds what happens to elements. 64-bit integers are held in 32 bits."""
 
-    target = "tosa"
     narrow = True
 
     def __init__(self, block: Any) -> None:

@@ -14,18 +14,18 @@ from flambeau.lowering.builder import Tensor
 from flambeau.lowering.conversion import Lowering
 from flambeau.lowering.linalg.lower import rules as linalg_rules
 from flambeau.lowering.tosa.builder import TosaBuilder
-from flambeau.lowering.tosa.rules import TOSA_RULES, refusals
-from flambeau.lowering.whole.rules import layered
+from flambeau.lowering.tosa.rules import CANNOT, TOSA_RULES
+from flambeau.lowering.whole.rules import layered, refusals
 from flambeau.passes.dead_code import eliminate_dead_code
 
-FAMILIES = ("conv", "normalization", "pointwise", "view")
+FAMILIES = ("conv", "normalization", "pointwise")
 """The modules of this folder that add rules to the table."""
 
 
 def rules() -> RuleTable:
     """All rules: TOSA's own, and linalg's."""
     own = TOSA_RULES.load("flambeau.lowering.tosa", FAMILIES)
-    return layered("tosa", linalg_rules(), own, refusals())
+    return layered("tosa", linalg_rules(), own, refusals("TOSA", CANNOT))
 
 
 def lower_to_tosa(module: ModuleOp, int64: str = "narrow") -> ModuleOp:

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from flambeau.diagnostics import Unsupported
 from flambeau.ir.conversion import RuleTable
-from flambeau.lowering.tosa.builder import TosaBuilder
 
 TOSA_RULES = RuleTable("tosa")
 tosa_rule = TOSA_RULES
@@ -24,18 +20,3 @@ CANNOT: dict[str, str] = {
     "aten.complex": _COMPLEX,
 }
 """Ops that TOSA cannot express, with the reason."""
-
-
-def refusals() -> RuleTable:
-    """Rules that say why there is none."""
-    table = RuleTable("what TOSA cannot express")
-    for name, reason in CANNOT.items():
-        table(name)(_refusal(reason))
-    return table
-
-
-def _refusal(reason: str) -> Any:
-    def refuse(b: TosaBuilder, *args: Any) -> Any:
-        raise Unsupported(reason)
-
-    return refuse

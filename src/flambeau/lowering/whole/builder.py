@@ -72,7 +72,6 @@ class WholeBuilder(LinalgBuilder):
     index_guards = False
     loads_are_cheap = False
     has_scatter = True
-    target: str
 
     def __init__(self, block: Any) -> None:
         super().__init__(block)
