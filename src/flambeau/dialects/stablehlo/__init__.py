@@ -7,7 +7,12 @@ from functools import cache
 from xdsl.dialects.builtin import ArrayAttr
 from xdsl.ir import Dialect, Operation
 
+from flambeau.dialects.declared.attributes import flag, flags, integer, ints, pairs
+from flambeau.dialects.declared.checks import of, same_shapes, same_types
+from flambeau.dialects.declared.forms import Form, Template
+from flambeau.dialects.declared.ops import EFFECTS, KINDS, REGIONS, TERMINATOR, Row, declare, instance, row
 from flambeau.dialects.stablehlo import checks
+from flambeau.dialects.stablehlo import fields as _fields  # noqa: F401  adds the fields of the forms below
 from flambeau.dialects.stablehlo.attributes import (
     ATTRIBUTES,
     DEFAULT_ACCURACY,
@@ -25,19 +30,12 @@ from flambeau.dialects.stablehlo.attributes import (
     conv_dimension_numbers,
     dot_dimension_numbers,
     fft_type,
-    flag,
-    flags,
     gather_dimension_numbers,
-    integer,
-    ints,
-    pairs,
     precision_config,
     rng_distribution,
     scatter_dimension_numbers,
 )
-from flambeau.dialects.stablehlo.checks import of, same_element, same_shapes, same_types, scalars
-from flambeau.dialects.stablehlo.declared import EFFECTS, KINDS, REGIONS, TERMINATOR, Row, declare, instance, row
-from flambeau.dialects.stablehlo.forms import Form, Template
+from flambeau.dialects.stablehlo.checks import same_element, scalars
 from flambeau.dialects.stablehlo.region_forms import ReduceForm, WhileForm
 
 __all__ = [

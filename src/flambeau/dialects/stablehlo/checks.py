@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from math import prod
 from typing import Any
 
@@ -19,39 +19,9 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute
 
+from flambeau.dialects.declared.checks import Check
+from flambeau.dialects.declared.ops import DeclaredOp, agree, category, element, elements_type, fits, shape, show
 from flambeau.dialects.stablehlo.attributes import ConvDimensionNumbers, Layout, Numbers
-from flambeau.dialects.stablehlo.declared import DeclaredOp, agree, category, element, elements_type, fits, shape, show
-
-Check = Callable[[DeclaredOp], None]
-
-_NAMES = {"b": "booleans", "i": "integers", "f": "floats", "c": "complex numbers"}
-
-
-def of(kinds: str, index: int = 0) -> Check:
-    """An operand has elements of one of these kinds: b(ool), i(nteger), f(loat), c(omplex)."""
-
-    def check(op: DeclaredOp) -> None:
-        type_ = op.tensor(index)
-        if category(type_.element_type) not in kinds:
-            op.wrong(f"is for {' or '.join(_NAMES[k] for k in kinds)}, got {type_}")
-
-    return check
-
-
-def same_types(op: DeclaredOp) -> None:
-    """All operands and results have one type, up to sizes that are unknown."""
-    first = op.tensor(0)
-    for type_ in (*op.operand_types, *op.result_types):
-        if not agree(first, type_):
-            op.wrong(f"operands and results have one type, got {first} and {type_}")
-
-
-def same_shapes(op: DeclaredOp) -> None:
-    """All operands and results have one shape."""
-    first = op.tensor(0)
-    for type_ in (*op.operand_types, *op.result_types):
-        if not isinstance(type_, TensorType) or not fits(shape(first), shape(type_)):
-            op.wrong(f"operands and results have one shape, got {first} and {type_}")
 
 
 def same_operand_types(op: DeclaredOp) -> None:

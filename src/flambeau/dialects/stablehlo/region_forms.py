@@ -9,8 +9,7 @@ from xdsl.ir import Attribute, Block, Operation, Region
 from xdsl.parser import Parser, UnresolvedOperand
 from xdsl.printer import Printer
 
-from flambeau.dialects.stablehlo.declared import DeclaredOp, element
-from flambeau.dialects.stablehlo.forms import (
+from flambeau.dialects.declared.forms import (
     Form,
     Parts,
     Reading,
@@ -20,6 +19,7 @@ from flambeau.dialects.stablehlo.forms import (
     read_function,
     read_ints,
 )
+from flambeau.dialects.declared.ops import DeclaredOp, element
 
 
 class ReduceForm(Form):

@@ -6,10 +6,10 @@ from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, UnitAttr, i1, i8
 from xdsl.ir import Attribute, Dialect
 from xdsl.printer import Printer
 
-from flambeau.dialects.stablehlo.attributes import EnumAttr, word
-from flambeau.dialects.stablehlo.checks import of, same_shapes, same_types
-from flambeau.dialects.stablehlo.declared import KINDS, REGIONS, TERMINATOR, DeclaredOp, Row, declare, instance, row
-from flambeau.dialects.stablehlo.forms import Reading, Template
+from flambeau.dialects.declared.attributes import EnumAttr, word
+from flambeau.dialects.declared.checks import of, same_shapes, same_types
+from flambeau.dialects.declared.forms import Reading, Template
+from flambeau.dialects.declared.ops import KINDS, REGIONS, TERMINATOR, DeclaredOp, Row, declare, instance, row
 from flambeau.dialects.tosa import checks
 from flambeau.dialects.tosa.attributes import (
     ATTRIBUTES,

@@ -21,7 +21,7 @@ from xdsl.ir import Attribute, Data, TypeAttribute
 from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 
-from flambeau.dialects.stablehlo.attributes import BracketEnum, word
+from flambeau.dialects.declared.attributes import BracketEnum, word
 
 
 class NanMode(BracketEnum):

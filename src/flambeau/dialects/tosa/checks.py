@@ -8,7 +8,7 @@ from math import prod
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, FloatAttr, IntegerAttr, TensorType, i1, i32, i64
 from xdsl.ir import Attribute, Operation
 
-from flambeau.dialects.stablehlo.declared import DeclaredOp, Shape, agree, category, elements_type, fits, shape
+from flambeau.dialects.declared.ops import DeclaredOp, Shape, agree, category, elements_type, fits, shape
 from flambeau.dialects.tosa.attributes import ShapeType
 
 Check = Callable[[DeclaredOp], None]

@@ -34,7 +34,7 @@ from xdsl.traits import IsTerminator, Pure, RecursiveMemoryEffect
 from xdsl.utils.exceptions import VerifyException
 
 if TYPE_CHECKING:
-    from flambeau.dialects.stablehlo.forms import Form
+    from flambeau.dialects.declared.forms import Form
 
 PURE: Any = frozenset({Pure()})
 TERMINATOR: Any = frozenset({IsTerminator(), Pure()})

@@ -8,37 +8,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from xdsl.dialects.builtin import (
-    ArrayAttr,
-    ComplexType,
     DenseIntOrFPElementsAttr,
     DenseResourceAttr,
-    IntegerAttr,
     StringAttr,
-    TensorType,
-    i32,
 )
 from xdsl.ir import Attribute
 from xdsl.parser import Parser, UnresolvedOperand
 from xdsl.printer import Printer
 
-from flambeau.dialects.stablehlo.attributes import (
-    ComparisonDirection,
-    ComparisonType,
-    ConvDimensionNumbers,
-    DotDimensionNumbers,
-    EnumAttr,
-    FftType,
-    Precision,
-    RngDistribution,
-    dot_dimension_numbers,
-    flags,
-    integer,
-    ints,
-    pairs,
-    parse_ints,
-    word,
-)
-from flambeau.dialects.stablehlo.declared import DeclaredOp, elements_type
+from flambeau.dialects.declared.attributes import EnumAttr, integer, ints, parse_ints, word
+from flambeau.dialects.declared.ops import DeclaredOp, elements_type
 
 Parts = dict[str, Any]
 """What an op is created from."""
@@ -116,7 +95,7 @@ class Template(Form):
             if i % 2:
                 name, *words = part.split()
                 self.pieces.append(("", FIELDS[name], words))
-                self.shown.update(_SHOWS.get(name, words))
+                self.shown.update(SHOWS.get(name, words))
             elif part:
                 self.pieces.append((part, None, []))
 
@@ -182,7 +161,7 @@ def _read_arguments(r: Reading) -> None:
     r.names = r.parser.parse_op_args_list()
 
 
-def _print_function(op: DeclaredOp, printer: Printer) -> None:
+def print_function(op: DeclaredOp, printer: Printer) -> None:
     printer.print_function_type(op.operand_types, op.result_types)
 
 
@@ -196,17 +175,17 @@ def _print_same(op: DeclaredOp, printer: Printer) -> None:
     if len(types) == 1:
         printer.print_attribute(types.pop())
     else:
-        _print_function(op, printer)
+        print_function(op, printer)
 
 
-def _read_either(r: Reading, short: Callable[[Attribute], None]) -> None:
+def read_either(r: Reading, short: Callable[[Attribute], None]) -> None:
     """A function type in parentheses, or what `short` makes of the one type that stands there."""
     if r.parser.parse_optional_punctuation("(") is None:
         short(r.parser.parse_type())
         return
     types: list[Attribute] = []
     if r.parser.parse_optional_punctuation(")") is None:
-        types = _read_types(r)
+        types = read_types(r)
         r.parser.parse_punctuation(")")
     r.parser.parse_punctuation("->")
     r.operand_types, r.result_types = types, _read_result_types(r)
@@ -216,14 +195,14 @@ def _read_same(r: Reading) -> None:
     def short(type_: Attribute) -> None:
         r.operand_types, r.result_types = [type_] * len(r.names), [type_]
 
-    _read_either(r, short)
+    read_either(r, short)
 
 
-def _print_types(types: Iterable[Attribute], printer: Printer) -> None:
+def print_types(types: Iterable[Attribute], printer: Printer) -> None:
     printer.print_list(types, printer.print_attribute)
 
 
-def _read_types(r: Reading) -> list[Attribute]:
+def read_types(r: Reading) -> list[Attribute]:
     return r.parser.parse_comma_separated_list(r.parser.Delimiter.NONE, r.parser.parse_type)
 
 
@@ -233,17 +212,17 @@ def _read_result_types(r: Reading) -> list[Attribute]:
 
 
 def _print_arrow(op: DeclaredOp, printer: Printer) -> None:
-    _print_types(op.operand_types, printer)
+    print_types(op.operand_types, printer)
     printer.print_string(" -> ")
     if len(op.results) == 1:
         printer.print_attribute(op.results[0].type)
     else:
         with printer.in_parens():
-            _print_types(op.result_types, printer)
+            print_types(op.result_types, printer)
 
 
 def _read_arrow(r: Reading) -> None:
-    r.operand_types = _read_types(r)
+    r.operand_types = read_types(r)
     r.parser.parse_punctuation("->")
     r.result_types = _read_result_types(r)
 
@@ -256,55 +235,16 @@ def _read_result(r: Reading) -> None:
     r.result_types = [r.parser.parse_type()]
 
 
-def _part(whole: Attribute) -> Attribute:
-    """The type of the real or the imaginary parts of a tensor."""
-    if not isinstance(whole, TensorType) or not isinstance(whole.element_type, ComplexType):
-        return whole
-    return TensorType(whole.element_type.element_type, whole.get_shape())
-
-
-def _print_complex(op: DeclaredOp, printer: Printer) -> None:
-    whole = op.results[0].type
-    if set(op.operand_types) == {_part(whole)}:
-        printer.print_attribute(whole)
-    else:
-        _print_function(op, printer)
-
-
-def _read_complex(r: Reading) -> None:
-    def short(whole: Attribute) -> None:
-        r.operand_types, r.result_types = [_part(whole)] * 2, [whole]
-
-    _read_either(r, short)
-
-
-def _print_select(op: DeclaredOp, printer: Printer) -> None:
-    types = [*op.operand_types, *op.result_types]
-    if len(types) == 4 and types[1] == types[2] == types[3]:
-        _print_types(types[:2], printer)
-    else:
-        _print_function(op, printer)
-
-
-def _read_select(r: Reading) -> None:
-    def short(condition: Attribute) -> None:
-        r.parser.parse_punctuation(",")
-        type_ = r.parser.parse_type()
-        r.operand_types, r.result_types = [condition, type_, type_], [type_]
-
-    _read_either(r, short)
-
-
 def print_each(op: DeclaredOp, printer: Printer) -> None:
     if op.operands:
         printer.print_string(" : ")
-        _print_types(op.operand_types, printer)
+        print_types(op.operand_types, printer)
 
 
 def read_each(r: Reading) -> None:
     if r.names:
         r.parser.parse_punctuation(":")
-        r.operand_types = _read_types(r)
+        r.operand_types = read_types(r)
     if r.op.row.results is None:
         r.result_types = r.operand_types
 
@@ -328,12 +268,8 @@ def _read_integer(r: Reading, name: str) -> None:
     r.properties[name] = integer(r.parser.parse_integer())
 
 
-ENUMS: dict[str, type[EnumAttr]] = {
-    "comparison_direction": ComparisonDirection,
-    "compare_type": ComparisonType,
-    "fft_type": FftType,
-    "rng_distribution": RngDistribution,
-}
+ENUMS: dict[str, type[EnumAttr]] = {}
+"""Properties that are one of a few words; a dialect adds its own."""
 
 
 def _print_enum(op: DeclaredOp, printer: Printer, name: str) -> None:
@@ -384,139 +320,6 @@ def _read_value(r: Reading, name: str) -> None:
     r.properties[name], r.result_types = value, [elements_type(value)]
 
 
-def _print_format(op: DeclaredOp, printer: Printer) -> None:
-    printer.print_string(f"e{op.integer('exponent_bits')}m{op.integer('mantissa_bits')}")
-
-
-def _read_format(r: Reading) -> None:
-    text = r.parser.parse_identifier()
-    found = re.fullmatch(r"e(\d+)m(\d+)", text)
-    if found is None:
-        r.parser.raise_error(f"expected a format such as e5m10, got '{text}'")
-    for name, digits in zip(("exponent_bits", "mantissa_bits"), found.groups(), strict=True):
-        r.properties[name] = IntegerAttr(int(digits), i32)
-
-
-def _print_slice(op: DeclaredOp, printer: Printer) -> None:
-    starts, limits, strides = (op.ints(name) or () for name in ("start_indices", "limit_indices", "strides"))
-    parts = [f"{a}:{b}" + (f":{s}" if s != 1 else "") for a, b, s in zip(starts, limits, strides, strict=False)]
-    printer.print_string(f" [{', '.join(parts)}]")
-
-
-def _read_slice(r: Reading) -> None:
-    def bounds() -> tuple[int, int, int]:
-        start = r.parser.parse_integer()
-        r.parser.parse_punctuation(":")
-        limit = r.parser.parse_integer()
-        stride = r.parser.parse_integer() if r.parser.parse_optional_punctuation(":") is not None else 1
-        return start, limit, stride
-
-    found = r.parser.parse_comma_separated_list(r.parser.Delimiter.SQUARE, bounds)
-    for i, name in enumerate(("start_indices", "limit_indices", "strides")):
-        r.properties[name] = ints([f[i] for f in found])
-
-
-def _print_dot(op: DeclaredOp, printer: Printer) -> None:
-    numbers = op.properties["dot_dimension_numbers"]
-    assert isinstance(numbers, DotDimensionNumbers)
-    lhs_batch, rhs_batch, lhs, rhs = (list(numbers[name]) for name in numbers.fields)
-    if lhs_batch or rhs_batch:
-        printer.print_string(f"batching_dims = {lhs_batch} x {rhs_batch}, ")
-    printer.print_string(f"contracting_dims = {lhs} x {rhs}")
-
-
-def _read_dot(r: Reading) -> None:
-    def sides() -> tuple[tuple[int, ...], tuple[int, ...]]:
-        r.parser.parse_punctuation("=")
-        lhs = parse_ints(r.parser)
-        r.parser.parse_keyword("x")
-        return lhs, parse_ints(r.parser)
-
-    batch: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
-    if r.parser.parse_optional_keyword("batching_dims") is not None:
-        batch = sides()
-        r.parser.parse_punctuation(",")
-    r.parser.parse_keyword("contracting_dims")
-    r.properties["dot_dimension_numbers"] = dot_dimension_numbers(*batch, *sides())
-
-
-def _print_precision(op: DeclaredOp, printer: Printer) -> None:
-    config = op.properties.get("precision_config")
-    if isinstance(config, ArrayAttr):
-        names = [p.data for p in config.data if isinstance(p, Precision)]
-        printer.print_string(f", precision = [{', '.join(names)}]")
-
-
-def _read_precision(r: Reading) -> None:
-    if r.parser.parse_optional_punctuation(",") is None:
-        return
-    r.parser.parse_keyword("precision")
-    r.parser.parse_punctuation("=")
-    names = r.parser.parse_comma_separated_list(r.parser.Delimiter.SQUARE, lambda: Precision.parse_word(r.parser))
-    r.properties["precision_config"] = ArrayAttr([word(Precision, name) for name in names])
-
-
-def _print_conv(op: DeclaredOp, printer: Printer) -> None:
-    numbers = op.properties["dimension_numbers"]
-    assert isinstance(numbers, ConvDimensionNumbers)
-    printer.print_string(numbers.show())
-
-
-def _read_conv(r: Reading) -> None:
-    r.properties["dimension_numbers"] = ConvDimensionNumbers(ConvDimensionNumbers.parse_layouts(r.parser))
-
-
-_WINDOW = {
-    "stride": "window_strides",
-    "pad": "padding",
-    "lhs_dilate": "lhs_dilation",
-    "rhs_dilate": "rhs_dilation",
-    "reverse": "window_reversal",
-}
-
-
-def _print_window(op: DeclaredOp, printer: Printer) -> None:
-    shown: list[str] = []
-    for key, name in _WINDOW.items():
-        value = op.properties.get(name)
-        if value is None:
-            continue
-        if isinstance(value, DenseIntOrFPElementsAttr):
-            numbers = list(value.get_values())
-            text = str([numbers[i : i + 2] for i in range(0, len(numbers), 2)])
-        elif key == "reverse":
-            text = f"[{', '.join('true' if v else 'false' for v in op.ints(name) or ())}]"
-        else:
-            text = str(list(op.ints(name) or ()))
-        shown.append(f"{key} = {text}")
-    printer.print_string(f"{{{', '.join(shown)}}}")
-
-
-def _read_window(r: Reading) -> None:
-    square = r.parser.Delimiter.SQUARE
-
-    def pair() -> tuple[int, int]:
-        found = parse_ints(r.parser)
-        if len(found) != 2:
-            r.parser.raise_error(f"padding is given in pairs, got {list(found)}")
-        return found[0], found[1]
-
-    def entry() -> None:
-        key = r.parser.parse_identifier()
-        if key not in _WINDOW:
-            r.parser.raise_error(f"a window has {', '.join(_WINDOW)}, not '{key}'")
-        r.parser.parse_punctuation("=")
-        if key == "pad":
-            value: Attribute = pairs(r.parser.parse_comma_separated_list(square, pair))
-        elif key == "reverse":
-            value = flags(r.parser.parse_comma_separated_list(square, r.parser.parse_boolean))
-        else:
-            value = ints(parse_ints(r.parser))
-        r.properties[_WINDOW[key]] = value
-
-    r.parser.parse_comma_separated_list(r.parser.Delimiter.BRACES, entry)
-
-
 def _by_template(*_: object) -> None:
     """A template does its attributes itself."""
 
@@ -526,12 +329,10 @@ FIELDS: dict[str, Field] = {
     "first": Field(_print_first, _read_first),
     "arguments": Field(_print_arguments, _read_arguments),
     "attrs": Field(_by_template, _by_template),
-    "function": Field(_print_function, read_function),
+    "function": Field(print_function, read_function),
     "same": Field(_print_same, _read_same),
     "arrow": Field(_print_arrow, _read_arrow),
     "result": Field(_print_result, _read_result),
-    "complex": Field(_print_complex, _read_complex),
-    "select": Field(_print_select, _read_select),
     "each": Field(print_each, read_each),
     "ints": Field(print_ints, read_ints),
     "integer": Field(_print_integer, _read_integer),
@@ -540,20 +341,8 @@ FIELDS: dict[str, Field] = {
     "str": Field(_print_str, _read_str),
     "symbol": Field(_print_symbol, _read_symbol),
     "value": Field(_print_value, _read_value),
-    "format": Field(_print_format, _read_format),
-    "slice": Field(_print_slice, _read_slice),
-    "dot": Field(_print_dot, _read_dot),
-    "precision": Field(_print_precision, _read_precision),
-    "conv": Field(_print_conv, _read_conv),
-    "window": Field(_print_window, _read_window),
 }
+"""What a template may hold; a dialect adds its own."""
 
-_SHOWS: dict[str, Sequence[str]] = {
-    "format": ("exponent_bits", "mantissa_bits"),
-    "slice": ("start_indices", "limit_indices", "strides"),
-    "dot": ("dot_dimension_numbers",),
-    "precision": ("precision_config",),
-    "conv": ("dimension_numbers",),
-    "window": tuple(_WINDOW.values()),
-}
-"""The properties that a field shows, where they are not its words."""
+SHOWS: dict[str, Sequence[str]] = {}
+"""The properties that a field shows, where they are not its words; a dialect adds its own."""

@@ -1,0 +1,1 @@
+"""Dialects whose ops are a table with a line for each: StableHLO and TOSA."""
