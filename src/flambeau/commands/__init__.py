@@ -6,6 +6,7 @@ import click
 
 from flambeau import __version__
 from flambeau.commands.compile import compile_command, run_command
+from flambeau.commands.cts import cts_command
 from flambeau.commands.errors import Group
 from flambeau.commands.opt import opt_command
 from flambeau.commands.registry import registry_command
@@ -21,3 +22,4 @@ flambeau.add_command(compile_command)
 flambeau.add_command(run_command)
 flambeau.add_command(opt_command)
 flambeau.add_command(registry_command)
+flambeau.add_command(cts_command)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -14,8 +13,8 @@ import numpy.typing as npt
 
 from flambeau.engines.arrays import dtype_of, is_torch, to_torch
 from flambeau.engines.cache import write_atomically
-from flambeau.engines.calling import answer_in_torch, bind, check_signature, finish
 from flambeau.engines.errors import EngineError
+from flambeau.engines.executable import ProgramExecutable
 from flambeau.engines.iree.flags import host_cpu
 from flambeau.engines.iree.runtime import Program
 from flambeau.engines.safetensors_file import read_safetensors, restore, write_safetensors
@@ -27,21 +26,13 @@ FORMAT = "flambeau-iree"
 FORMAT_VERSION = 1
 
 
-class IreeExecutable:
-    """A compiled program with its weights.
-
-    Calling it calls `function`. Arguments are checked, and the tensors that the program writes (arguments and
-    buffers) are written in place, as the original would.
-    """
+class IreeExecutable(ProgramExecutable):
+    """A program compiled by IREE. Its timings are those of `print`, `compile` and `load`."""
 
     vmfb: bytes
-    weights: Mapping[str, Any]
-    signatures: Mapping[str, Signature]
     device: str
     profile: str
     """The compiler profile that was used."""
-    timings: dict[str, float]
-    """Seconds by stage of the work that made this: `print`, `compile`, `load`."""
 
     def __init__(
         self,
@@ -52,41 +43,15 @@ class IreeExecutable:
         function: str = "main",
         device: str = "local-task",
         profile: str = "model",
-        timings: Mapping[str, float] | None = None,
     ) -> None:
-        for name, signature in signatures.items():
-            check_signature(name, signature, weights)
+        super().__init__(weights, signatures, function)
         self.vmfb = vmfb
-        self.weights = weights
-        self.signatures = signatures
         self.device = device
         self.profile = profile
-        self.timings = dict(timings or {})
-        self._default = next(iter(signatures)) if function not in signatures and len(signatures) == 1 else function
         self._program = Program(vmfb, weights, device)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._run(self._default, args, kwargs)
-
-    def function(self, name: str) -> Callable[..., Any]:
-        """One function of the program, for those that have several."""
-        self._signature(name)
-        return partial(self._call, name)
-
-    def _call(self, name: str, /, *args: Any, **kwargs: Any) -> Any:
-        return self._run(name, args, kwargs)
-
-    def _run(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        signature = self._signature(name)
-        values = bind(signature, args, kwargs, self.weights)
-        as_torch = answer_in_torch(signature, values, self.weights)
-        results = self._program.call(name, values, signature.results, as_torch=as_torch)
-        return finish(signature, values, results)
-
-    def _signature(self, name: str) -> Signature:
-        if name not in self.signatures:
-            raise ValueError(f"the program has no function {name!r}; it has {', '.join(self.signatures)}")
-        return self.signatures[name]
+    def call_flat(self, name: str, values: Sequence[Any], as_torch: bool = False) -> list[Any]:
+        return self._program.call(name, values, self.signature(name).results, as_torch=as_torch)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write `x.vmfb` (a plain IREE artefact), and `x.json` and `x.safetensors` beside it.

@@ -1,0 +1,254 @@
+"""`flambeau cts`: the compatibility test suite."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+from flambeau.commands.errors import usage_error
+
+if TYPE_CHECKING:
+    from flambeau.testing.report.comparison import Comparison
+    from flambeau.testing.results import Result, Run
+    from flambeau.testing.runner import Plan
+
+_console = Console()
+_messages = Console(stderr=True)
+ALL_DTYPES = ("float32", "int64", "bool", "bfloat16", "float16", "complex64")
+"""What `--dtype all` stands for."""
+SHOWN = 20
+"""How many failures a terminal is shown."""
+
+
+def _split(context: click.Context, option: click.Parameter, values: Sequence[str]) -> tuple[str, ...]:
+    return tuple(part.strip() for value in values for part in value.split(",") if part.strip())
+
+
+def _file(**kwargs: Any) -> click.Path:
+    return click.Path(dir_okay=False, path_type=Path, **kwargs)
+
+
+@click.command("cts")
+@click.option("--backend", default="iree", show_default=True, help="iree, eager, an entry point, or a Python file.")
+@click.option("--suite", "suites", multiple=True, callback=_split, help="ops, edge, dynamic, models or all.")
+@click.option(
+    "--target", "targets", multiple=True, callback=_split, help="Output types; all of the backend's if absent."
+)
+@click.option("--dtype", "dtypes", multiple=True, callback=_split, help="f32 (the default), i64, bool, ... or all.")
+@click.option("--level", type=click.Choice(["core", "full"]), help="Judge by this level; exit 1 below it.")
+@click.option("-k", "patterns", multiple=True, help="Only cases whose id contains, or matches, this.")
+@click.option("--case", "ids", multiple=True, help="Only the case with this id.")
+@click.option("--cases", "files", multiple=True, type=_file(exists=True), help="A Python file with cases of your own.")
+@click.option("--every", default=1, type=click.IntRange(1), help="Only every n-th case.")
+@click.option("--jobs", "-j", default=2, show_default=True, type=click.IntRange(1), help="Worker processes.")
+@click.option("--timeout", default=120.0, show_default=True, help="Seconds until a silent worker is given up.")
+@click.option("--memory", default=8.0, show_default=True, help="GiB until a worker is given up.")
+@click.option("--out", default=Path(".cts"), type=click.Path(file_okay=False, path_type=Path), help="Where results go.")
+@click.option("--restart", is_flag=True, help="Forget what a run that was stopped has done.")
+@click.option("--update-xfail", is_flag=True, help="Write what fails now into the XFAIL set.")
+@click.option("--html", type=_file(), help="Write the report as one page.")
+@click.option("--junit", type=_file(), help="Write the results as JUnit's XML.")
+@click.option("--json", "json_file", type=_file(), help="Write the results here too.")
+@click.option("--compare", type=_file(exists=True), help="Show what changed since this JSON report; exit 1 if worse.")
+@click.option("--list", "list_only", is_flag=True, help="List the cases and stop.")
+def cts_command(
+    backend: str,
+    suites: tuple[str, ...],
+    targets: tuple[str, ...],
+    dtypes: tuple[str, ...],
+    level: str | None,
+    patterns: tuple[str, ...],
+    ids: tuple[str, ...],
+    files: tuple[Path, ...],
+    every: int,
+    jobs: int,
+    timeout: float,
+    memory: float,
+    out: Path,
+    restart: bool,
+    update_xfail: bool,
+    html: Path | None,
+    junit: Path | None,
+    json_file: Path | None,
+    compare: Path | None,
+    list_only: bool,
+) -> None:
+    """Try a backend with PyTorch's own op database, edge values, dynamic shapes and models.
+
+    A run that is stopped goes on where it was when it is started again. Exit status: 0, or 1 if something fails that is
+    not in the XFAIL set, something passes that is, or the level is not reached; 2 for a mistake in the call.
+    """
+    try:
+        from flambeau.api import OutputType
+        from flambeau.testing.results import Run
+        from flambeau.testing.runner import Plan, execute
+        from flambeau.testing.selection import dtype_named, find_cases, select, suite_and_dtype
+        from flambeau.testing.suites import SUITES
+        from flambeau.testing.workers import Limits
+    except ImportError as e:
+        raise usage_error(f"the compatibility test suite needs `pip install flambeau[torch,iree]`: {e}") from None
+    try:
+        if ids and not suites:
+            suites, dtypes = (tuple({pair[k]: None for pair in map(suite_and_dtype, ids)}) for k in (0, 1))
+        elif not suites and not files:
+            suites = ("ops",)
+        plan = Plan(
+            backend,
+            tuple(SUITES) if "all" in suites else suites,
+            ALL_DTYPES if "all" in dtypes else tuple(map(dtype_named, dtypes)) or ("float32",),
+            tuple(OutputType.get(t).value for t in targets),
+            patterns,
+            ids,
+            ("core",) if level == "core" else (),
+            files,
+            every,
+            jobs,
+            Limits(timeout, int(memory * (1 << 30))),
+            out,
+            restart,
+        )
+        if list_only:
+            for case in select(find_cases(plan.suites, plan.dtypes, plan.files), patterns, ids, plan.tags)[::every]:
+                click.echo(case.id)
+            return
+        before = Run.load(compare) if compare else None
+        with _progress(plan) as progress:
+            run = execute(plan, progress)
+    except (ValueError, OSError) as e:
+        raise usage_error(str(e)) from None
+    except KeyboardInterrupt:
+        _messages.print("stopped; the same command goes on from here")
+        sys.exit(130)
+    if update_xfail:
+        run = _update_xfail(backend, run)
+    _summary(run)
+    comparison = _compared(before, run) if before else None
+    _write(run, comparison, html, junit, json_file)
+    sys.exit(0 if _judged(run, level, comparison) else 1)
+
+
+@contextmanager
+def _progress(plan: Plan) -> Iterator[Any]:
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    counts: Counter[str] = Counter()
+    with Progress(*columns, console=_messages, disable=not _messages.is_terminal) as bar:
+        task = bar.add_task("cts", total=None)
+
+        def tell(done: int, total: int, result: Result | None) -> None:
+            if result is None and done:
+                _messages.print(f"going on: {done} of {total} results are there already")
+            if result is not None:
+                counts[result.status] += 1
+            text = " ".join(f"{n} {status}" for status, n in sorted(counts.items())) or "starting"
+            bar.update(task, completed=done, total=total, description=text)
+
+        yield tell
+
+
+def _update_xfail(spec: str, run: Run) -> Run:
+    from dataclasses import replace
+
+    from flambeau.testing.results import FAIL, PASS, XFAIL, XPASS, Run
+    from flambeau.testing.xfail import XfailSet, xfail_path
+
+    xfail = XfailSet(xfail_path(run.about["backend"], spec))
+    before = len(xfail)
+    xfail.update(run.results)
+    xfail.save()
+    _messages.print(f"{xfail.path}: {before} expected failures before, {len(xfail)} now")
+    plain = {XFAIL: FAIL, XPASS: PASS}
+    return Run(run.about, [xfail.apply(replace(r, status=plain.get(r.status, r.status))) for r in run.results])
+
+
+def _summary(run: Run) -> None:
+    from flambeau.testing.results import EXCLUDED, FAIL, PASS, STATUSES, XPASS, share
+    from flambeau.testing.xfail import failed
+
+    table = Table("suite", "dtype", "target", *STATUSES, "of those that count", title=f"on {run.about['backend']}")
+    for suite in dict.fromkeys(r.suite for r in run.results):
+        for dtype in dict.fromkeys(r.dtype for r in run.results if r.suite == suite):
+            for target in run.about["targets"]:
+                counts = run.counts(suite=suite, dtype=dtype, target=target)
+                counted = sum(counts.values()) - counts[EXCLUDED]
+                passed = counts[PASS] + counts[XPASS]
+                table.add_row(
+                    suite, dtype, target, *map(str, counts.values()), f"{passed} of {counted} = {share(counts):.1%}"
+                )
+    _console.print(table)
+    bad = failed(run.results)
+    for result in bad[:SHOWN]:
+        color = "red" if result.status == FAIL else "yellow"
+        why = f"{result.stage}: {result.reason}" if result.status == FAIL else f"expected to fail: {result.expected}"
+        _console.print(f"[{color}]{result.status}[/] {escape(result.case)} on {result.target}", highlight=False)
+        _console.print(f"    {escape(why)}", highlight=False)
+        if result.mismatch:
+            _console.print(f"    {escape(result.detail.splitlines()[0])}", highlight=False)
+    if len(bad) > SHOWN:
+        _console.print(f"and {len(bad) - SHOWN} more; the reports have them all")
+
+
+def _compared(before: Run, run: Run) -> Comparison:
+    from flambeau.testing.report.comparison import compare_runs
+
+    found = compare_runs(before, run)
+    if not found:
+        _console.print("nothing changed since the other report")
+    for title, color, pairs in (("better", "green", found.better), ("worse", "red", found.worse)):
+        for was, now in pairs:
+            line = f"{now.case} on {now.target}"
+            why = f"{now.stage}: {now.reason}" if title == "worse" else f"was {was.stage}: {was.reason}"
+            _console.print(f"[{color}]{title}[/] {escape(line)} ({escape(why)})", highlight=False)
+    for was, now in found.other:
+        _console.print(
+            f"other failure: {escape(now.case)} on {now.target} ({escape(now.reason)}, was {escape(was.reason)})"
+        )
+    for _, now, ratio in found.slower:
+        _console.print(f"[yellow]slower[/] {escape(now.case)} on {now.target}: {ratio:.1f} times, relative to eager")
+    if found.new or found.gone:
+        _console.print(f"{len(found.new)} results are new, {len(found.gone)} are gone")
+    return found
+
+
+def _write(
+    run: Run, comparison: Comparison | None, html: Path | None, junit: Path | None, json_file: Path | None
+) -> None:
+    if html:
+        from flambeau.testing.report.html import write_html
+
+        write_html(run, html, comparison)
+    if junit:
+        from flambeau.testing.report.junit import write_junit
+
+        write_junit(run, junit)
+    if json_file:
+        run.save(json_file)
+
+
+def _judged(run: Run, level: str | None, comparison: Comparison | None) -> bool:
+    """Whether the exit status is 0: by the level if there is one, else by the XFAIL set; and no worse than before."""
+    from flambeau.testing.report.levels import LEVELS, standings
+    from flambeau.testing.xfail import failed
+
+    good = not (comparison and comparison.worse)
+    if level is None:
+        return good and not failed(run.results)
+    for standing in standings(run, LEVELS[level]):
+        _console.print(f"[{'green' if standing.reached else 'red'}]{standing}[/]", highlight=False)
+        good = good and standing.reached
+    return good

@@ -1,0 +1,158 @@
+"""Results of cases, as data that goes to disk line by line."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+PASS, FAIL, EXCLUDED, XFAIL, XPASS = "pass", "fail", "excluded", "xfail", "xpass"
+STATUSES = (PASS, FAIL, XFAIL, XPASS, EXCLUDED)
+STAGES = ("make", "eager", "export", "import", "passes", "lower", "compile", "run", "compare")
+"""The way of a case."""
+BEFORE_US = STAGES[:3]
+"""What fails here is PyTorch's own affair: such a case is excluded, with the reason."""
+
+
+@dataclass
+class Result:
+    """What became of one case on one target."""
+
+    case: str
+    target: str
+    status: str
+    name: str = ""
+    suite: str = ""
+    dtype: str = ""
+    family: str = ""
+    tags: list[str] = field(default_factory=list)
+    stage: str = ""
+    """Where it failed."""
+    kind: str = ""
+    """How: `error`, `mismatch`, `crash`, `timeout` or `memory`."""
+    reason: str = ""
+    """In one line, the same for all that fail alike."""
+    detail: str = ""
+    sample: int | None = None
+    """Which of the samples failed first."""
+    samples: int = 0
+    calls: int = 0
+    """How many calls were compared."""
+    mismatch: dict[str, Any] | None = None
+    inputs: str = ""
+    ir: dict[str, str] = field(default_factory=dict)
+    """The text of the failing sample at each stage that it reached."""
+    python: str = ""
+    """Where the op that failed stands in Python."""
+    timings: dict[str, float] = field(default_factory=dict)
+    """Seconds: `export`, `lower`, `compile`, `run`, `eager`."""
+    memory: int | None = None
+    """How many bytes the process grew by at its peak, for cases that ran alone."""
+    expected: str = ""
+    """The reason that the XFAIL set has for it."""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.case, self.target
+
+    @property
+    def reproducer(self) -> str:
+        """Commands and code that show this result again."""
+        return (
+            f"flambeau cts --case '{self.case}' --target {self.target} --jobs 1\n\n"
+            "# or, in Python:\n"
+            "from flambeau.testing import reproduce\n\n"
+            f"reproduce({self.case!r}, target={self.target!r}, sample={self.sample or 0})\n"
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """Without what is empty."""
+        return {k: v for k, v in asdict(self).items() if v not in ("", None, [], {})}
+
+    @staticmethod
+    def from_json(data: dict[str, Any]) -> Result:
+        known = {f.name for f in fields(Result)}
+        return Result(**{k: v for k, v in data.items() if k in known})
+
+
+class ResultFile:
+    """Results that are on disk as soon as they are known: a JSON object a line, the first one about the run."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def begin(self, about: dict[str, Any]) -> None:
+        """Start anew."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.path.write_text(json.dumps({"run": about}) + "\n")
+
+    def about(self) -> dict[str, Any] | None:
+        """What the run on disk is; None if there is none."""
+        try:
+            with self.path.open() as file:
+                found: dict[str, Any] = json.loads(file.readline())["run"]
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+        return found
+
+    def append(self, results: Iterable[Result]) -> None:
+        text = "".join(json.dumps(r.as_json()) + "\n" for r in results)
+        with self.path.open("a") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+
+    def __iter__(self) -> Iterator[Result]:
+        with self.path.open() as file:
+            for i, line in enumerate(file):
+                if i == 0:
+                    continue
+                try:
+                    yield Result.from_json(json.loads(line))
+                except ValueError:  # the last line of a run that was stopped while it wrote
+                    continue
+
+
+@dataclass
+class Run:
+    """All results of a run, and what it was a run of."""
+
+    about: dict[str, Any]
+    results: list[Result]
+
+    def save(self, path: Path) -> None:
+        """Write the report in JSON."""
+        from flambeau.engines.cache import write_atomically
+
+        data = {"run": self.about, "results": [r.as_json() for r in self.results]}
+        write_atomically(path, json.dumps(data, indent=1).encode())
+
+    @staticmethod
+    def load(path: Path) -> Run:
+        """Read what `save` wrote, or the results of a run that is not over."""
+        try:
+            text = path.read_text()
+            if path.suffix == ".jsonl":
+                file = ResultFile(path)
+                return Run(file.about() or {}, list(file))
+            data = json.loads(text)
+            return Run(data["run"], [Result.from_json(r) for r in data["results"]])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise ValueError(f"{path} is not a report of a run: {error}") from error
+
+    def counts(self, **where: str) -> dict[str, int]:
+        """How many results have each status, of those with the given fields."""
+        found = dict.fromkeys(STATUSES, 0)
+        for result in self.results:
+            if all(getattr(result, k) == v for k, v in where.items()):
+                found[result.status] += 1
+        return found
+
+
+def share(counts: dict[str, int]) -> float:
+    """The share of cases that pass, of those that count."""
+    counted = sum(counts[s] for s in STATUSES if s != EXCLUDED)
+    return (counts[PASS] + counts[XPASS]) / counted if counted else 0.0

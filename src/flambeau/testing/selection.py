@@ -1,0 +1,96 @@
+"""Which cases a run is about."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Iterable, Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from flambeau.testing.cases import REGISTERED, Case
+from flambeau.testing.suites import SUITES, load_suite
+
+DTYPES = {
+    "f64": "float64",
+    "f32": "float32",
+    "f16": "float16",
+    "bf16": "bfloat16",
+    "i64": "int64",
+    "i32": "int32",
+    "i16": "int16",
+    "i8": "int8",
+    "u8": "uint8",
+    "bool": "bool",
+    "c64": "complex64",
+    "c128": "complex128",
+}
+"""Short names of dtypes."""
+
+
+def dtype_named(name: str) -> str:
+    """PyTorch's name of a dtype, from that or from the short one."""
+    found = DTYPES.get(name, name)
+    if found not in DTYPES.values():
+        raise ValueError(f"there is no dtype {name!r}; there are {', '.join(DTYPES)}")
+    return found
+
+
+def find_cases(suites: Iterable[str], dtypes: Iterable[str], files: Iterable[Path] = ()) -> dict[str, Case]:
+    """All cases of some suites and of some files of the user's, by id."""
+    cases: dict[str, Case] = {}
+    for name in suites:
+        cases |= load_suite(name, dtypes).cases
+    for path in files:
+        load_file(path)
+    return cases | REGISTERED.cases
+
+
+def load_file(path: Path) -> None:
+    """Import a file that registers cases, in our way or in that of torch-mlir's end-to-end suite."""
+    from flambeau.testing.upstream import importable_as_upstream
+
+    if not path.is_file():
+        raise ValueError(f"there is no file {path}")
+    name = f"flambeau_cases_{path.stem}"
+    if name in sys.modules:
+        return
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    sys.path.insert(0, str(path.parent.resolve()))
+    try:
+        with importable_as_upstream():
+            spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[name]
+        raise ValueError(f"{path} cannot be imported: {type(error).__name__}: {error}") from error
+    finally:
+        sys.path.pop(0)
+
+
+def select(
+    cases: dict[str, Case], patterns: Sequence[str] = (), ids: Sequence[str] = (), tags: Iterable[str] = ()
+) -> list[Case]:
+    """The cases with one of these ids, that match one of the patterns and have all the tags."""
+    wanted = set(tags)
+    missing = [i for i in ids if i not in cases]
+    if missing:
+        raise ValueError(f"there is no case {missing[0]!r}; ids look like {next(iter(cases), 'ops/add/float32')!r}")
+    found = [cases[i] for i in ids] if ids else list(cases.values())
+    return [c for c in found if wanted <= c.tags and (not patterns or any(_matches(c.id, p) for p in patterns))]
+
+
+def _matches(id_: str, pattern: str) -> bool:
+    return fnmatchcase(id_, pattern) if any(c in pattern for c in "*?[") else pattern in id_
+
+
+def suite_and_dtype(id_: str) -> tuple[str, str]:
+    """The suite and the dtype in the id of a case."""
+    suite, _, rest = id_.partition("/")
+    dtype = rest.rpartition("/")[2]
+    if suite not in SUITES and suite != REGISTERED.name:
+        raise ValueError(f"{id_!r} is not the id of a case: it begins with the suite, one of {', '.join(SUITES)}")
+    return suite, dtype

@@ -1,0 +1,178 @@
+"""PyTorch's op database as cases: an entry and a dtype are a case, PyTorch's sample inputs its samples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import partial
+from itertools import islice
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_flatten, tree_unflatten
+
+from flambeau.testing.cases import Call, Case, Sample, Suite
+
+FIRST = {"float32": 3}
+"""How many of the first samples are tried, with the largest of the others; one where nothing is said."""
+LOOK_AT = 60
+"""Among how many samples the largest is looked for."""
+
+UNFORESEEABLE = frozenset(
+    {
+        "bernoulli", "cauchy", "empty", "empty_like", "empty_permuted", "empty_strided", "exponential", "geometric",
+        "log_normal", "multinomial", "new_empty", "new_empty_strided", "nn.functional.alpha_dropout",
+        "nn.functional.dropout", "nn.functional.dropout2d", "nn.functional.dropout3d",
+        "nn.functional.feature_alpha_dropout", "nn.functional.fractional_max_pool2d",
+        "nn.functional.fractional_max_pool3d", "nn.functional.rrelu", "normal", "pca_lowrank", "rand_like", "randint",
+        "randint_like", "randn", "randn_like", "svd_lowrank", "uniform",
+    }
+)  # fmt: skip
+"""Entries whose results are random or uninitialised: only their shapes and dtypes are compared."""
+
+CORE_DTYPES = ("float32", "int64", "bool")
+
+
+class SampleModule(torch.nn.Module):
+    """A call of an op: its tensors are arguments, all else is fixed."""
+
+    def __init__(self, op: Any, leaves: list[Any], spec: Any) -> None:
+        super().__init__()
+        self.op = op
+        self.leaves = [None if isinstance(x, torch.Tensor) else x for x in leaves]
+        self.is_tensor = [isinstance(x, torch.Tensor) for x in leaves]
+        self.spec = spec
+
+    def forward(self, *tensors: torch.Tensor) -> Any:
+        passed = iter(tensors)
+        leaves = [next(passed) if tensor else x for x, tensor in zip(self.leaves, self.is_tensor, strict=True)]
+        args, kwargs = tree_unflatten(leaves, self.spec)
+        return self.op(*args, **kwargs)
+
+
+def sample_of(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sample:
+    """A sample that calls `op`; `args` and `kwargs` may hold tensors anywhere."""
+    leaves, spec = tree_flatten((args, kwargs))
+    tensors = tuple(x.detach() for x in leaves if isinstance(x, torch.Tensor))
+    label = ", ".join([*map(_shown, args), *(f"{k}={_shown(v)}" for k, v in kwargs.items())])
+    return Sample(SampleModule(op, leaves, spec), [Call(tensors)], label=f"({label})"[:300])
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, torch.Tensor):
+        return f"Tensor{list(value.shape)}"
+    if isinstance(value, (list, tuple)):
+        inner = ", ".join(map(_shown, value))
+        return f"[{inner}]" if isinstance(value, list) else f"({inner})"
+    return repr(value)
+
+
+def entries() -> list[Any]:
+    """PyTorch's database."""
+    from torch.testing._internal.common_methods_invocations import op_db
+
+    return list(op_db)
+
+
+def make(dtypes: Iterable[str]) -> Suite:
+    """A case for each entry and each of these dtypes that the entry declares."""
+    return suite_of("ops", entries(), dtypes, lambda sample: sample)
+
+
+def suite_of(name: str, infos: Iterable[Any], dtypes: Iterable[str], change: Any) -> Suite:
+    """A suite of entries of the database; `change` is applied to each sample."""
+    suite = Suite(name)
+    core = _core_ops()
+    for info in infos:
+        full = info.name + (f"@{info.variant_test_name}" if info.variant_test_name else "")
+        for dtype in dtypes:
+            type_ = getattr(torch, dtype)
+            if type_ not in info.supported_dtypes("cpu"):
+                continue
+            tags = {"core"} if dtype in CORE_DTYPES and _aten_name(info) in core else set[str]()
+            suite.add(
+                Case(
+                    name,
+                    full,
+                    partial(_samples, info, type_, change),
+                    dtype,
+                    family_of(info),
+                    frozenset(tags),
+                    compare="types" if info.name in UNFORESEEABLE else "values",
+                )
+            )
+    return suite
+
+
+def _samples(info: Any, dtype: torch.dtype, change: Any) -> list[Sample]:
+    found = [change(sample_of(info.op, (s.input, *s.args), s.kwargs)) for s in chosen(info, dtype)]
+    return [s for s in found if s is not None]
+
+
+def chosen(info: Any, dtype: torch.dtype) -> Iterator[Any]:
+    """The first samples of an entry, and the largest of those that follow."""
+    samples = islice(info.sample_inputs("cpu", dtype, requires_grad=False), LOOK_AT)
+    first = list(islice(samples, FIRST.get(str(dtype).removeprefix("torch."), 1)))
+    yield from first
+    rest = list(samples)
+    if rest:
+        yield max(rest, key=_size)
+
+
+def _size(sample: Any) -> int:
+    leaves, _ = tree_flatten((sample.input, sample.args, sample.kwargs))
+    return sum(x.numel() for x in leaves if isinstance(x, torch.Tensor))
+
+
+_FAMILIES = {
+    "UnaryUfuncInfo": "unary",
+    "BinaryUfuncInfo": "binary",
+    "ReductionOpInfo": "reduction",
+    "SpectralFuncInfo": "fft",
+}
+
+
+def family_of(info: Any) -> str:
+    """The family that an entry is reported under."""
+    prefix = info.name.rpartition(".")[0]
+    if prefix in ("nn.functional", "linalg", "fft", "special", "signal.windows", "masked"):
+        return "nn" if prefix == "nn.functional" else prefix.partition(".")[0]
+    return _FAMILIES.get(type(info).__name__) or _family_of_tensor_op(info.name)
+
+
+_SHAPE_WORDS = (
+    "as_strided", "atleast", "broadcast", "chunk", "contiguous", "diag", "expand", "flatten", "flip", "movedim",
+    "narrow", "permute", "reshape", "resize", "roll", "rot90", "select", "slice", "split", "squeeze", "stack", "swap",
+    "t_copy", "tile", "transpose", "tri", "unbind", "unflatten", "unfold", "view", "cat", "repeat", "block_diag",
+)  # fmt: skip
+_INDEX_WORDS = ("gather", "index", "masked_", "put", "scatter", "take", "where", "searchsorted", "nonzero", "argwhere")
+_MATMUL_WORDS = ("mm", "mv", "dot", "matmul", "einsum", "inner", "outer", "ger", "cholesky", "lu", "qr", "svd", "kron")
+_FAMILY_WORDS = {
+    "index": _INDEX_WORDS,
+    "sort": ("sort", "topk", "kthvalue", "unique", "mode", "median", "msort"),
+    "scan": ("cum", "logcumsumexp", "trapezoid", "diff"),
+    "matmul": _MATMUL_WORDS,
+    "shape": _SHAPE_WORDS,
+    "creation": ("full", "ones", "zeros", "empty", "arange", "linspace", "logspace", "eye", "rand", "new_"),
+}
+
+
+def _family_of_tensor_op(name: str) -> str:
+    for family, words in _FAMILY_WORDS.items():
+        if any(word in name for word in words):
+            return family
+    return "other"
+
+
+def _aten_name(info: Any) -> str:
+    return str(info.aten_name or info.name).rpartition(".")[2]
+
+
+def _core_ops() -> set[str]:
+    """The names of the ops of PyTorch's core ATen set."""
+    found = set()
+    for name in dir(torch.ops.aten):
+        packet = getattr(torch.ops.aten, name)
+        if isinstance(packet, torch._ops.OpOverloadPacket):
+            if any(torch.Tag.core in getattr(packet, overload).tags for overload in packet.overloads()):
+                found.add(name)
+    return found
