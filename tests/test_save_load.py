@@ -181,5 +181,5 @@ def test_a_module_whose_weights_are_gone(linalg: flambeau.Module, tmp_path: Path
 
 
 def test_text_takes_known_ways_of_writing_weights_only(linalg: flambeau.Module) -> None:
-    with pytest.raises(ValueError, match="'elided' or 'inline', not 'all'"):
+    with pytest.raises(ValueError, match="'elided', 'inline' or 'literal', not 'all'"):
         linalg.text(weights="all")

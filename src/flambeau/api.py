@@ -62,11 +62,19 @@ class Module:
         return pretty_text(self.op)
 
     def text(self, *, weights: str = "elided", generic: bool = False, locations: bool = False) -> str:
-        """The MLIR text. `weights="inline"` writes their contents into it, for one self-contained file."""
-        if weights not in ("elided", "inline"):
-            raise ValueError(f"weights is 'elided' or 'inline', not {weights!r}")
-        body = generic_text(self.op) if generic else pretty_text(self.op, locations)
-        if weights == "elided" or not self.weights:
+        """The MLIR text. `weights="inline"` writes their contents into it, for one self-contained file.
+
+        `weights="literal"` writes each where it is used, for compilers that do not take resources.
+        """
+        if weights not in ("elided", "inline", "literal"):
+            raise ValueError(f"weights is 'elided', 'inline' or 'literal', not {weights!r}")
+        op = self.op
+        if weights == "literal" and self.weights:
+            from flambeau.files import with_literals
+
+            op = with_literals(op, self.weights)
+        body = generic_text(op) if generic else pretty_text(op, locations)
+        if weights != "inline" or not self.weights:
             return body
         from flambeau.files import resources_text
 
@@ -138,13 +146,14 @@ def compile(
     `model` is an `nn.Module`, an `ExportedProgram`, an `fx.GraphModule`, a `ScriptModule`, the path of a TorchScript
     archive, or a `Module` to lower further. `args` and `kwargs` are example inputs for an `nn.Module`; `dynamic_shapes`
     is `torch.export`'s. `frontend` is `"fx"` (through `torch.export`), `"script"` or `"trace"` (through TorchScript);
-    by default TorchScript programs take the second and all others the first. Ops named in `keep` are not decomposed.
+    by default TorchScript programs take the second and all others the first. Ops named in `keep` (`aten.gelu`, or with
+    an overload) are not decomposed in the torch dialect, and are composites in StableHLO.
     `tosa_int64` is `"narrow"` (TOSA computes 64-bit integers in 32 bits, which is what it has) or `"keep"`. Raises
     `CompileError` with every op that is not supported.
     """
     output = OutputType.get(output_type)
     if isinstance(model, Module):
-        return lower(model, output, tosa_int64)
+        return lower(model, output, tosa_int64, keep)
     if frontend not in (None, "fx", "script", "trace"):
         raise ValueError(f"frontend is 'fx', 'script' or 'trace', not {frontend!r}")
     if frontend in ("script", "trace") or (frontend is None and _is_torchscript(model)):
@@ -156,7 +165,7 @@ def compile(
         tracing = frontend == "trace"
         upto = OutputType.TORCH if output is OutputType.TOSA else output
         module = torchscript.compile(model, examples, upto, tracing, function=function, keep=keep, verify=verify)
-        return module if module.output_type is output else lower(module, output, tosa_int64)
+        return module if module.output_type is output else lower(module, output, tosa_int64, keep)
     from flambeau.frontends.fx.compile import import_model
 
     timings: dict[str, float] = {}
@@ -165,7 +174,7 @@ def compile(
         with stage(timings, "import"):
             op, weights, signature = program(kept_ops(keep), function)
         raw = Module(op, weights, {function: signature}, OutputType.RAW, timings)
-        module = lower(raw, output, tosa_int64)
+        module = lower(raw, output, tosa_int64, keep)
     if verify:
         module.verify()
     return module
@@ -185,15 +194,16 @@ def _is_torchscript(model: Any) -> bool:
 
 def kept_ops(keep: Collection[str]) -> Callable[[str], bool]:
     """Which ops a frontend leaves whole: those that somebody downstream has a rule for."""
+    from flambeau.dialects.torch.schema import selects
     from flambeau.lowering.linalg.lower import rules
     from flambeau.lowering.scalars import SCALAR_RULES
     from flambeau.passes.pipelines import decomposed_ops
 
     tables = (rules(), SCALAR_RULES, decomposed_ops())
-    names = set(keep)
+    is_named = selects(keep)
 
     def kept(name: str) -> bool:
-        return name in names or any(name in table for table in tables)
+        return is_named(name) or any(name in table for table in tables)
 
     return kept
 
@@ -201,7 +211,11 @@ def kept_ops(keep: Collection[str]) -> Callable[[str], bool]:
 _ORDER = {OutputType.RAW: 0, OutputType.TORCH: 1}
 
 
-def lower(module: Module, output: OutputType, tosa_int64: str = "narrow") -> Module:
+WHOLE = (OutputType.TORCH, OutputType.STABLEHLO)
+"""What can say an op that is kept."""
+
+
+def lower(module: Module, output: OutputType, tosa_int64: str = "narrow", keep: Collection[str] = ()) -> Module:
     have, want = _ORDER.get(module.output_type, 2), _ORDER.get(output, 2)
     if module.output_type == output:
         return module
@@ -213,7 +227,7 @@ def lower(module: Module, output: OutputType, tosa_int64: str = "narrow") -> Mod
     if module.output_type is OutputType.RAW and not module.signatures:
         from flambeau.torchscript import lower_objects
 
-        return lower(lower_objects(module), output, tosa_int64)
+        return lower(lower_objects(module, keep=keep), output, tosa_int64, keep)
     if module.output_type is OutputType.RAW:
         from flambeau.passes.pipelines import has_mutable_tensors, to_backend_contract
 
@@ -221,10 +235,10 @@ def lower(module: Module, output: OutputType, tosa_int64: str = "narrow") -> Mod
             # Rewriting writes as values may stop half-way; what goes into a repro is the program before that.
             before = op.clone() if has_mutable_tensors(op) else op
             with _reproducible(before, "torch-function-to-torch-backend-pipeline"):
-                op = to_backend_contract(op)
+                op = to_backend_contract(op, keep if output in WHOLE else ())
     if output is not OutputType.TORCH:
         with stage(timings, "lowering"), _reproducible(op, f"torch-backend-to-{output}-backend-pipeline"):
-            op = _lowering(output, tosa_int64)(op)
+            op = _lowering(output, tosa_int64, keep)(op)
     return Module(op, module.weights, module.signatures, output, timings)
 
 
@@ -238,7 +252,7 @@ def _reproducible(op: ModuleOp, pipeline: str) -> Iterator[None]:
         raise
 
 
-def _lowering(output: OutputType, tosa_int64: str) -> Callable[[ModuleOp], ModuleOp]:
+def _lowering(output: OutputType, tosa_int64: str, keep: Collection[str]) -> Callable[[ModuleOp], ModuleOp]:
     if output is OutputType.LINALG_ON_TENSORS:
         from flambeau.lowering.linalg.lower import lower_to_linalg
 
@@ -246,7 +260,7 @@ def _lowering(output: OutputType, tosa_int64: str) -> Callable[[ModuleOp], Modul
     if output is OutputType.STABLEHLO:
         from flambeau.lowering.stablehlo.lower import lower_to_stablehlo
 
-        return lower_to_stablehlo
+        return partial(lower_to_stablehlo, keep=keep)
     from flambeau.lowering.tosa.lower import lower_to_tosa
 
     return partial(lower_to_tosa, int64=tosa_int64)

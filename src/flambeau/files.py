@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from xdsl.dialects import func
-from xdsl.dialects.builtin import DenseResourceAttr, ModuleOp
+from xdsl.dialects.builtin import BytesAttr, DenseIntOrFPElementsAttr, DenseResourceAttr, ModuleOp
 
 from flambeau.api import Module, OutputType
 from flambeau.diagnostics import CompileError, Diagnostic
@@ -46,13 +46,18 @@ def read_module(path: Path) -> Module:
     except ParseError as e:
         raise CompileError([Diagnostic("read", f"{path} is not MLIR that Flambeau reads: {e}")]) from e
     weights = _read_weights(op, path, blobs(context))
-    signatures = {f.sym_name.data: signature_of(f) for f in op.ops if isinstance(f, func.FuncOp) and f.body.blocks}
     dialects = {inner.name.split(".")[0] for inner in op.walk()}
     output = OutputType.RAW if "torch" in dialects else OutputType.LINALG_ON_TENSORS
     if "stablehlo" in dialects:
         output = OutputType.STABLEHLO
     elif "tosa" in dialects:
         output = OutputType.TOSA
+    # Once lowered, a private function is what another one calls.
+    signatures = {
+        f.sym_name.data: signature_of(f)
+        for f in op.ops
+        if isinstance(f, func.FuncOp) and f.body.blocks and (output is OutputType.RAW or not _is_private(f))
+    }
     return Module(op, weights, signatures, output)
 
 
@@ -95,6 +100,10 @@ def require_weights(module: Module, path: Path) -> None:
         raise CompileError([Diagnostic("read", reason)])
 
 
+def _is_private(function: func.FuncOp) -> bool:
+    return function.sym_visibility is not None and function.sym_visibility.data == "private"
+
+
 def signature_of(function: func.FuncOp) -> Signature:
     """How to call a function of which only the IR is known: arguments in order, results as a list."""
     names = [a.name_hint or f"argument {i}" for i, a in enumerate(function.args)]
@@ -103,6 +112,19 @@ def signature_of(function: func.FuncOp) -> Signature:
     )
     results = tuple(spec_of(t) for t in function.function_type.outputs.data)
     return Signature(arguments, results, tuple(Output(i) for i in range(len(results))))
+
+
+def with_literals(module: ModuleOp, weights: Mapping[str, Any]) -> ModuleOp:
+    """A copy of a module that holds its weights as literals."""
+    from flambeau.engines.arrays import as_bytes
+
+    copy = module.clone()
+    for op in copy.walk():
+        for name, value in op.properties.items():
+            if isinstance(value, DenseResourceAttr):
+                data = as_bytes(weights[value.resource_handle.data]).tobytes()
+                op.properties[name] = DenseIntOrFPElementsAttr(value.type, BytesAttr(data))  # type: ignore[arg-type]
+    return copy
 
 
 def resources_text(weights: Mapping[str, Any]) -> str:

@@ -49,7 +49,7 @@ def compile(
     `model` is an `nn.Module` or a function, which is scripted, or traced with `use_tracing`; a `ScriptModule`; or the
     path of an archive that `torch.jit.save` wrote. `example_args` are tensors, `TensorPlaceholder`s for sizes that are
     to stay open, numbers, and lists, tuples or dictionaries of them; without them, the types that `annotate_args` gave.
-    Ops named in `keep` are not decomposed.
+    Ops named in `keep` are not decomposed in the torch dialect, and are composites in StableHLO.
     """
     output = OutputType.get(output_type)
     timings: dict[str, float] = {}
@@ -67,7 +67,7 @@ def compile(
         module = Module(op, weights, {}, OutputType.RAW, timings)
         if output is not OutputType.RAW:
             in_spec = pytree.tree_structure((examples.values, {})) if examples is not None else None
-            module = lower(lower_objects(module, {function: given}, {function: in_spec}, keep), output)
+            module = lower(lower_objects(module, {function: given}, {function: in_spec}, keep), output, keep=keep)
     if verify:
         module.verify()
     return module

@@ -525,6 +525,18 @@ INVALID = [
         "window, inserted and batching dimensions",
     ),
     (
+        '"stablehlo.composite"(%f) <{name = "my.op", decomposition = @nowhere}> : (tensor<2x3xf32>) -> tensor<2x3xf32>',
+        "the decomposition @nowhere is not a function of the module",
+    ),
+    (
+        '"stablehlo.composite"(%f) <{name = "my.op", decomposition = @f}> : (tensor<2x3xf32>) -> tensor<2x3xf32>',
+        "the decomposition @f takes (tensor<2x3xf32>, ",
+    ),
+    (
+        '"stablehlo.composite"(%f) <{name = "op", decomposition = @f}> : (tensor<2x3xf32>) -> tensor<2x3xf32>',
+        "the name has a namespace, got 'op'",
+    ),
+    (
         '"chlo.erf"(%i) : (tensor<2x3xi32>) -> tensor<2x3xi32>',
         "is for floats",
     ),

@@ -12,7 +12,7 @@ import torch
 
 from flambeau.engines import EngineError, RunError
 from flambeau.engines.iree import runtime
-from flambeau.engines.iree.buffers import address, from_buffer_view, to_buffer_view
+from flambeau.engines.iree.buffers import from_buffer_view, memory_of, to_buffer_view
 from flambeau.engines.iree.runtime import Program
 from flambeau.ir import dtypes
 from flambeau.ir.module import ScalarSpec, TensorSpec
@@ -144,7 +144,7 @@ def test_large_arguments_and_results_are_not_copied(program: Program) -> None:
     view, owner = to_buffer_view(program._device, x)
     assert owner.data_ptr() == x.data_ptr()
     for as_torch in (True, False):
-        assert address(from_buffer_view(program._device, view, dtypes.float32, as_torch)) == x.data_ptr()
+        assert memory_of(from_buffer_view(program._device, view, dtypes.float32, as_torch)).start == x.data_ptr()
 
 
 def test_results_share_no_memory(program: Program) -> None:
@@ -162,13 +162,13 @@ def test_results_do_not_share_the_copy_of_an_argument(program: Program, monkeypa
 
     def spy(device: Any, array: Any) -> Any:
         view, owner = to_buffer_view(device, array)
-        used.append(address(owner))
+        used.append(memory_of(owner).start)
         return view, owner
 
     monkeypatch.setattr(runtime, "to_buffer_view", spy)
     for x in (np.ones(17, np.float32)[1:].reshape(4, 4), torch.ones(17)[1:].reshape(4, 4)):
         results = program.call("same", [x], [TensorSpec((None, None), dtypes.float32)] * 2)
-        assert len({*used, address(x), *map(address, results)}) == len(used) + 3
+        assert len({*used, memory_of(x).start, *(memory_of(r).start for r in results)}) == len(used) + 3
         used.clear()
 
 

@@ -214,7 +214,16 @@ def write_in_a_loop(x: Tensor) -> Tensor:
     return out
 
 
+def write_through_reshapes_of_a_transpose(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Both are views, which the sizes alone do not tell."""
+    y = torch.einsum("ij,kj->kij", x, x)
+    z = y.reshape(*y.shape[:-1], 1, -1)[..., 1:].reshape(y.shape[0], y.shape[1], -1)[..., :2]
+    z *= x[0, 0]
+    return z + 1, y
+
+
 WRITES = [
+    write_through_reshapes_of_a_transpose,
     relu_, add_, operators, copy_, zero_and_fill_, clamp_, masked_fill_, index_put_, chained, copy_of_another_dtype_,
     write_a_column, write_by_mask, write_by_indices, write_a_block,
     write_every_other, write_from_the_end,

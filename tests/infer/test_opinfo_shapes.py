@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 import torch._prims  # registers the prims namespace
+import torch.ao.quantization.fx._decomposed  # registers the quantized_decomposed namespace
 
 from flambeau.dialects.torch import registry
 from flambeau.dialects.torch.schema import REQUIRED
@@ -108,6 +109,7 @@ def test_rules_agree_on_mixed_dtypes(mixed: Report) -> None:
 
 X = ones(2, 3, 4)
 INDEX = torch.tensor([0, 1])
+CODES = ones(2, 3, 4, dtype=torch.int8)
 IMAGE = ones(1, 2, 6, 6)
 
 
@@ -196,6 +198,18 @@ CASES: list[tuple[str, tuple[Any, ...]]] = [
     ("prims.convert_element_type", (X, F64)), ("prims.prod", (X, [0, 2])), ("prims.split_dim", (X, 2, 2)),
     ("prims.sqrt", (X,)), ("prims.squeeze", (ones(2, 1, 3), [1])), ("prims.sum", (X, [1])),
     ("prims.var", (X, [1], 1.0)), ("prims.view_of", (X,)),
+    ("quantized_decomposed.dequantize_per_channel", (CODES, ones(3), torch.zeros(3).long(), 1, -128, 127, torch.int8)),
+    (
+        "quantized_decomposed.dequantize_per_channel_group",
+        (CODES[0], ones(6), torch.zeros(6).long(), -128, 127, torch.int8, 2, F16),
+    ),
+    ("quantized_decomposed.dequantize_per_tensor", (CODES, 0.5, 0, -128, 127, torch.int8)),
+    ("quantized_decomposed.quantize_per_channel", (X, ones(3), torch.zeros(3).long(), 1, -128, 127, torch.int8)),
+    (
+        "quantized_decomposed.quantize_per_channel_group",
+        (X[0], ones(6), torch.zeros(6).long(), -128, 127, torch.int8, 2),
+    ),
+    ("quantized_decomposed.quantize_per_tensor", (X, 0.5, 0, 0, 255, torch.uint8)),
 ]  # fmt: skip
 KEYWORDS: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("aten.div.Scalar_mode", (X, 2), {"rounding_mode": "floor"}),
@@ -213,10 +227,10 @@ KEYWORDS: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
 NO_KERNEL = {
     "aten.convolution_overrideable": "for other devices than the CPU",
     "aten.cuda": "for other devices than the CPU",
-    "quantized_decomposed.dequantize_per_channel": "another library's",
-    "quantized_decomposed.dequantize_per_tensor": "another library's",
-    "quantized_decomposed.quantize_per_channel": "another library's",
-    "quantized_decomposed.quantize_per_tensor": "another library's",
+    "quantized_decomposed.choose_qparams.tensor": "not in the registry; tests/lowering/tosa/test_quantized.py has it",
+    "quantized_decomposed.choose_qparams_symmetric.tensor": "the same",
+    "quantized_decomposed.dequantize_per_tensor.tensor": "the same",
+    "quantized_decomposed.quantize_per_tensor.tensor": "the same",
     "valsem.aten.bernoulli.float": "torch-mlir's",
 }
 """Ops that cannot be run here, and why."""

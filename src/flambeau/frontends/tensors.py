@@ -19,6 +19,9 @@ from flambeau.ir.module import Weights
 INLINE_BYTES = 256
 """A constant of at most this size stands in the program's text; larger ones are weights."""
 
+PARAMETER_BYTES = 1 << 18
+"""The same for scales, zero points and biases, which integers are computed from while compiling."""
+
 
 class TensorTable:
     """Gives each tensor its attribute; tensors that share their memory share one entry of the weights."""
@@ -28,15 +31,15 @@ class TensorTable:
         self._names: set[str] = set(weights)
         self._resources: dict[Any, Attribute] = {}
 
-    def contents(self, tensor: torch.Tensor, name: str, inline: bool) -> tuple[Attribute, DType]:
-        """`dense<...>` for an empty tensor, and for a small one if `inline`; otherwise `dense_resource<name>`."""
+    def contents(self, tensor: torch.Tensor, name: str, inline: int) -> tuple[Attribute, DType]:
+        """`dense<...>` for a tensor of at most `inline` bytes; otherwise `dense_resource<name>`."""
         dtype = dtypes.from_torch(tensor.dtype)
         if dtype is None or tensor.layout is not torch.strided or tensor.is_quantized:
             raise Unsupported(
                 f"tensor {name!r} of dtype {tensor.dtype}, layout {tensor.layout} has no MLIR type",
                 "Convert it to a dense tensor of a standard dtype before compiling.",
             )
-        if _is_real(tensor) and (tensor.numel() == 0 or (inline and tensor.nbytes <= INLINE_BYTES)):
+        if _is_real(tensor) and tensor.nbytes <= inline:
             data = tensor.detach().resolve_conj().resolve_neg().contiguous().cpu().reshape(-1)
             raw = data.view(torch.uint8).numpy().tobytes() if data.numel() else b""
             return dense(raw, dtype, tensor.shape), dtype

@@ -30,7 +30,7 @@ from flambeau.ir.dtypes import DType
 
 FAMILIES = (
     "conv", "create", "fft", "index", "linear_algebra", "loss", "matmul", "normalization", "pad", "pointwise", "pool",
-    "recurrent", "reduce", "scalars", "scatter", "view",
+    "quantized", "recurrent", "reduce", "scalars", "scatter", "view",
 )  # fmt: skip
 
 

@@ -219,17 +219,3 @@ def cast_long(x: Meta, non_blocking: bool) -> Meta:
 @infer_rule("aten._autocast_to_reduced_precision")
 def autocast(x: Meta, cuda_enabled: bool, cpu_enabled: bool, cuda_dtype: int, cpu_dtype: int) -> Meta:
     return Meta(x.shape, dtype_or(cpu_dtype, x.dtype) if cpu_enabled and x.dtype is dtypes.float32 else x.dtype)
-
-
-@infer_rule(
-    "quantized_decomposed.quantize_per_tensor", "quantized_decomposed.quantize_per_channel",
-)  # fmt: skip
-def quantize(x: Meta, scale: Any, zero_point: Any, *rest: Any) -> Meta:
-    return Meta(x.shape, dtype_or(rest[-1], x.dtype))
-
-
-@infer_rule(
-    "quantized_decomposed.dequantize_per_tensor", "quantized_decomposed.dequantize_per_channel",
-)  # fmt: skip
-def dequantize(x: Meta, scale: Any, zero_point: Any, *rest: Any) -> Meta:
-    return Meta(x.shape, dtype_or(rest[-1], dtypes.float32))

@@ -123,7 +123,7 @@ class Element:
         if dtype.bits == self.dtype.bits:
             return Element(self.b, self.value, dtype)
         if dtype.bits < self.dtype.bits:
-            return self.emit(arith.TruncIOp, (self,), dtype, _FLAGS)
+            return self.emit(arith.TruncIOp, (self,), dtype)
         return self.emit(arith.ExtSIOp if self.dtype.signed else arith.ExtUIOp, (self,), dtype)
 
     def _float_to_int(self, dtype: DType) -> Element:

@@ -45,12 +45,11 @@ def _is_dead(op: Operation) -> bool:
         return isinstance(op, IfOp | LoopOp) and not any(r.uses for r in op.results) and _has_no_effect(op)
     if not op.results:
         return False
-    is_unused = all(
-        isinstance(use.operation, BindSymbolicShapeOp) and use.index == 0
-        for result in op.results
-        for use in result.uses
-    )
-    return is_unused and would_be_trivially_dead(op)
+    for result in op.results:
+        for use in result.uses:
+            if use.index or type(use.operation) is not BindSymbolicShapeOp:
+                return False
+    return would_be_trivially_dead(op)
 
 
 def _has_no_effect(op: Operation) -> bool:

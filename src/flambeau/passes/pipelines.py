@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Collection, Container
 
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
@@ -41,8 +41,8 @@ def has_mutable_tensors(module: ModuleOp) -> bool:
     )
 
 
-def to_backend_contract(module: ModuleOp) -> ModuleOp:
-    """From what a frontend gives to what every lowering takes; rewrites the module."""
+def to_backend_contract(module: ModuleOp, keep: Collection[str] = ()) -> ModuleOp:
+    """From what a frontend gives to what every lowering takes; rewrites the module. Ops in `keep` stay whole."""
     if any(isinstance(op, ClassTypeOp | NnModuleOp | GlobalSlotOp) for op in module.ops):
         specialize(flatten(module))
     broken = {d.reason[:2] for d in violations(module)}
@@ -54,4 +54,4 @@ def to_backend_contract(module: ModuleOp) -> ModuleOp:
         reduce_op_variants(adjust_calling_conventions(module))
         Evaluator("specialize", EVERYTHING).run(module)
         refine_public_return(module)
-    return require_backend_contract(eliminate_dead_code(decompose(module)))
+    return require_backend_contract(eliminate_dead_code(decompose(module, keep)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import sys
 from collections.abc import Sequence
 from importlib.metadata import entry_points
@@ -11,6 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from flambeau.api import Module, OutputType
 from flambeau.engines.arrays import is_array, is_torch, to_numpy, to_torch
+from flambeau.engines.cache import ArtefactCache, cache_directory, cache_enabled, cache_key
 from flambeau.engines.calling import bind, finish
 
 ENTRY_POINTS = "flambeau.backends"
@@ -22,8 +24,9 @@ class Backend(Protocol):
     """A compiler and something that runs what it makes. Any object with these two methods will do.
 
     A backend may also have: `name` (its class name otherwise), `targets` (the output types that it compiles, the best
-    one first; linalg otherwise), `retries` (how often a call that raises `ConnectionError`, `TimeoutError` or `OSError`
-    is tried again, 0 otherwise), `many` (False if each program must be compiled alone).
+    one first; linalg otherwise), `retries` (how often a call that raises `OSError`, such as `ConnectionError` or
+    `TimeoutError`, is tried again; 0 otherwise), `many` (False if each program must be compiled alone), `version` (what
+    else an artefact depends on, for the cache), `caches` (True if it has a cache of its own).
     """
 
     def compile(self, module: Module) -> Any:
@@ -55,12 +58,36 @@ def invoke(backend: Backend, artefact: Any, module: Module, function: str, args:
     return finish(signature, values, [to_torch(r) if is_array(r) and not is_torch(r) else r for r in results])
 
 
+def compile_cached(backend: Backend, module: Module) -> Any:
+    """Compile a program, or take the artefact of the same program from the disk if artefacts are bytes.
+
+    A program with weights is always compiled: whether they end up in the artefact is the backend's affair.
+    """
+    if module.weights or not cache_enabled() or getattr(backend, "caches", False):
+        return backend.compile(module)
+    cache = ArtefactCache(cache_directory() / "cts")
+    key = cache_key(name_of(backend), str(getattr(backend, "version", "")), _source(backend), module.text(generic=True))
+    if (found := cache.get(key)) is not None:
+        return found[0]
+    artefact = backend.compile(module)
+    if isinstance(artefact, bytes):
+        cache.put(key, artefact, {"backend": name_of(backend)})
+    return artefact
+
+
+def _source(backend: Backend) -> str:
+    try:
+        return inspect.getsource(sys.modules[type(backend).__module__])
+    except (OSError, TypeError, KeyError):
+        return ""
+
+
 def _with_retries(backend: Backend, artefact: Any, function: str, inputs: list[Any]) -> Sequence[Any]:
     left = int(getattr(backend, "retries", 0))
     while True:
         try:
             return backend.run(artefact, function, inputs)
-        except (ConnectionError, TimeoutError, OSError):
+        except OSError:  # a remote device went away, or took too long
             if left == 0:
                 raise
             left -= 1
@@ -70,6 +97,7 @@ class IreeBackend:
     """IREE on the CPU of this machine."""
 
     name = "iree"
+    caches = True  # the engine has a cache of its own
     targets = ("linalg-on-tensors", "stablehlo", "tosa")
 
     def __init__(self, profile: str = "quick") -> None:

@@ -19,7 +19,7 @@ from flambeau.api import Module
 from flambeau.diagnostics import CompileError
 from flambeau.engines.errors import EngineError
 from flambeau.frontends.fx.compile import export
-from flambeau.testing.backends import Backend, invoke
+from flambeau.testing.backends import Backend, compile_cached, invoke
 from flambeau.testing.cases import Call, Case, Sample
 from flambeau.testing.comparing import Mismatch, compare
 from flambeau.testing.memory import peak_growth
@@ -154,7 +154,7 @@ class Batch:
         start = time.perf_counter()
         try:
             merged = merge({p.name: m for samples in lowered.values() for p, m in samples})
-            artefact = self.backend.compile(merged)
+            artefact = compile_cached(self.backend, merged)
         except Exception as error:
             if len(ids) > 1:
                 half = len(ids) // 2

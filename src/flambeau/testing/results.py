@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Iterable, Iterator
@@ -127,7 +128,9 @@ class Run:
         """Write the report in JSON."""
         from flambeau.engines.cache import write_atomically
 
-        data = {"run": self.about, "results": [r.as_json() for r in self.results]}
+        results = [r.as_json() for r in self.results]
+        self.about["digest"] = hashlib.sha256(json.dumps(results, sort_keys=True).encode()).hexdigest()
+        data = {"run": self.about, "results": results}
         write_atomically(path, json.dumps(data, indent=1).encode())
 
     @staticmethod

@@ -35,7 +35,6 @@ EXPECTED: dict[str, dict[str, str]] = {
         "test_products_of_every_rank[stablehlo-True]": _ENGINE,
         "test_conv.py::test_dynamic_sizes": _ENGINE,
         "test_pool.py::test_dynamic_sizes": _ENGINE,
-        "test_a_single_window_that_does_not_reach_the_end": "IREE 3.13 cuts a single window wrongly",
     },
     "tosa": {
         "test_gather_reads_a_corner_of_larger_tensors[tosa-True]": _DYNAMIC,
@@ -54,6 +53,9 @@ EXPECTED: dict[str, dict[str, str]] = {
         "test_layer_norm[tosa-True]": _CYCLE,
         "test_casts[": _F64,
         "test_complex_arithmetic": _COMPLEX,
+        "test_embedding_bags[tosa-True": _DYNAMIC,
+        "test_fourier_transforms": _COMPLEX,
+        "test_long_transforms_are_exact": _COMPLEX,
         "test_max_pool_dtypes": _F64,
         "test_padding_of_complex_numbers": _COMPLEX,
         "test_variance_of_complex_numbers_is_real": _COMPLEX,

@@ -49,6 +49,31 @@ def test_embedding_takes_indices_of_any_rank(dynamic: bool) -> None:
     )
 
 
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_embedding_bags(mode: str, dynamic: bool) -> None:
+    """The second bag is empty, and with a padding index so is the last."""
+    weight, indices, offsets = torch.randn(10, 4), ints(1, 2, 4, 5, 4, 3, 2, 9, 4), ints(0, 4, 4, 8)
+    cases: list[tuple[Function, tuple[torch.Tensor, ...]]] = [
+        (lambda w, i, o: F.embedding_bag(i, w, o, mode=mode), (weight, indices, offsets)),
+        (lambda w, i, o: F.embedding_bag(i, w, o, mode=mode, padding_idx=4), (weight, indices, offsets)),
+        (lambda w, i: F.embedding_bag(i, w, mode=mode), (weight.half(), indices.view(3, 3))),
+        (
+            lambda w, i, o: F.embedding_bag(i, w, o, mode=mode, include_last_offset=True),
+            (weight, indices, ints(0, 3, 9)),
+        ),
+    ]
+    if mode == "sum":
+        scales = torch.randn(9)
+        cases.append(
+            (
+                lambda w, i, o, s: F.embedding_bag(i, w, o, mode=mode, per_sample_weights=s),
+                (weight, indices, offsets, scales),
+            )
+        )
+    check_all(cases, dynamic=dynamic)
+
+
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_index_select_along_each_dim(dynamic: bool) -> None:
     x = ramp(3, 4, 5)

@@ -87,3 +87,14 @@ def test_contractions_are_named_ops() -> None:
     names = [op.name for op in module.op.walk()]
     assert names.count("linalg.matmul") == 1
     assert names.count("linalg.generic") == 1
+
+
+@pytest.mark.parametrize("rows", [2, 6])
+def test_rows_times_the_matrix_of_their_group(rows: int) -> None:
+    """Few rows and many; the second group is empty, and the last rows are in none."""
+    from transformers.integrations import moe  # Which defines the op.
+
+    assert moe is not None
+    product = torch.ops.transformers.grouped_mm_fallback
+    x, weights, ends = torch.randn(rows, 4), torch.randn(3, 4, 5), torch.tensor([1, 1, rows - 1])
+    check_all([(product, (x, weights, ends)), (product, (x, weights, ends.int()))])

@@ -245,3 +245,18 @@ def test_reductions_over_filled_tensors_count_all_elements(dynamic: bool) -> Non
         ],
         dynamic=dynamic,
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_histograms(dynamic: bool) -> None:
+    """What is outside does not count, NaN neither; without limits they are those of the data."""
+    x = torch.tensor([0, 1, 1, 2.5, 3, 7, -1, float("nan")])
+    check_all(
+        [
+            (lambda x: torch.histc(x, 4, 0, 3), (x,)),
+            (lambda x: torch.histc(x, 5, -1.5, 8), (x.view(2, 4),)),
+            (lambda x: torch.histc(x, 6), (x[:-1],)),
+            (lambda x: torch.histc(x, 4), (torch.ones(7),)),
+        ],
+        dynamic=dynamic,
+    )

@@ -282,7 +282,7 @@ TABLE: dict[str, Row] = {
     ),
     "composite": row(
         "inputs*", "name: str, decomposition: symbol, composite_attributes?: dict, version?: i32",
-        results=None, form=Template(" {str name}{operands}{attrs} : {function}"), traits=EFFECTS,
+        checks.composite, results=None, form=Template(" {str name}{operands}{attrs} : {function}"), traits=EFFECTS,
     ),
 }  # fmt: skip
 

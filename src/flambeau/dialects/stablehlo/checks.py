@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from math import prod
 from typing import Any
@@ -11,13 +12,16 @@ from xdsl.dialects.builtin import (
     DenseIntOrFPElementsAttr,
     IntegerType,
     Signedness,
+    SymbolRefAttr,
     TensorType,
     f32,
     f64,
     i1,
     i32,
 )
+from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute
+from xdsl.traits import SymbolTable
 
 from flambeau.dialects.declared.checks import Check
 from flambeau.dialects.declared.ops import DeclaredOp, agree, category, element, elements_type, fits, shape, show
@@ -493,3 +497,25 @@ def top_k(op: DeclaredOp) -> None:
     for i, type_ in enumerate((op.tensor(0).element_type, i32)):
         op.expect_shape((*sizes[:-1], op.integer("k")), i)
         op.expect_element(type_, i)
+
+
+_NAME = re.compile(r"[a-zA-Z]\w*(\.[\w$]+)+")
+
+
+def composite(op: DeclaredOp) -> None:
+    """The name has a namespace; the decomposition is a function of the module, with the types of the op."""
+    if _NAME.fullmatch(op.word("name")) is None:
+        op.wrong(f"the name has a namespace, got '{op.word('name')}'")
+    symbol = op.properties["decomposition"]
+    assert isinstance(symbol, SymbolRefAttr)
+    found = SymbolTable.lookup_symbol(op, symbol)
+    if not isinstance(found, FuncOp):
+        op.wrong(f"the decomposition {symbol} is not a function of the module")
+    type_ = found.function_type
+    for what, own, others in (
+        ("takes", tuple(op.operand_types), type_.inputs.data),
+        ("gives", tuple(op.result_types), type_.outputs.data),
+    ):
+        if len(own) != len(others) or not all(map(agree, own, others)):
+            shown = [", ".join(map(str, types)) for types in (others, own)]
+            op.wrong(f"the decomposition {symbol} {what} ({shown[0]}), and the op ({shown[1]})")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -120,6 +120,16 @@ class Schema:
     def index(self) -> dict[str, int]:
         """Argument names to positions."""
         return {a.name: i for i, a in enumerate(self.arguments)}
+
+
+def selects(names: Collection[str]) -> Callable[[str], bool]:
+    """Whether an op is among names; a name without an overload stands for all of them: `aten.add`."""
+    chosen = {name.removesuffix(".default") for name in names}
+
+    def selected(overload: str) -> bool:
+        return overload in chosen or ".".join(overload.split(".", 2)[:2]) in chosen
+
+    return selected if chosen else lambda overload: False
 
 
 _TOKEN = re.compile(

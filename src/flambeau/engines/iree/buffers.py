@@ -57,10 +57,15 @@ def from_buffer_view(device: Any, view: Any, dtype: DType, as_torch: bool) -> An
     return _mapped(view, dtype.storage).view(numpy_dtype(dtype))
 
 
-def address(array: Any) -> int:
-    """Where the elements of a tensor begin in memory."""
-    found: int = array.data_ptr() if is_torch(array) else array.ctypes.data
-    return found
+def memory_of(array: Any) -> range:
+    """The addresses of the elements of a contiguous tensor."""
+    start: int = array.data_ptr() if is_torch(array) else array.ctypes.data
+    return range(start, start + array.nbytes)
+
+
+def overlaps(a: range, b: range) -> bool:
+    """Whether two pieces of memory share an address."""
+    return a.start < b.stop and b.start < a.stop
 
 
 def _has_dlpack(dtype: DType) -> bool:
@@ -113,6 +118,13 @@ def _element_type(dtype: DType) -> Any:
     return getattr(rt.HalElementType, names.get(dtype.name, f"{kind}_{dtype.bits}"))
 
 
+class _Mapped:
+    """What an array over a result's memory refers to: the array that IREE makes does not keep the memory alive."""
+
+    def __init__(self, view: Any, dtype: np.dtype[Any]) -> None:
+        self._mapping = view.map()
+        self.__array_interface__ = self._mapping.asarray(view.shape, dtype).__array_interface__
+
+
 def _mapped(view: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    array: npt.NDArray[Any] = view.map().asarray(view.shape, dtype)
-    return array
+    return np.asarray(_Mapped(view, dtype))

@@ -14,7 +14,7 @@ import numpy as np
 
 from flambeau.engines.arrays import as_bytes, is_array, prefers_torch
 from flambeau.engines.errors import EngineError, RunError
-from flambeau.engines.iree.buffers import address, from_buffer_view, to_buffer_view
+from flambeau.engines.iree.buffers import from_buffer_view, memory_of, overlaps, to_buffer_view
 from flambeau.ir.module import ScalarSpec, TensorSpec
 
 DEVICES = ("local-task", "local-sync")
@@ -101,14 +101,14 @@ class Program:
             as_torch = prefers_torch(self._parameters.values()) or False
         inputs = rt.VmVariantList(len(args))
         alive = []  # not every view keeps the memory that it shows
-        seen: set[int] = set()
+        seen: list[range] = []
         for arg in args:
             if is_array(arg):
                 view, owner = to_buffer_view(self._device, arg)
                 inputs.push_ref(view.ref)
                 if owner is not None:
                     alive.append(owner)
-                    seen.add(address(owner))
+                    seen.append(memory_of(owner))
             elif isinstance(arg, (float, np.floating)):
                 inputs.push_float(float(arg))
             elif isinstance(arg, (int, np.integer, np.bool_)):
@@ -134,16 +134,16 @@ class Program:
             self._functions[name] = found
         return self._functions[name]
 
-    def _result(self, outputs: Any, i: int, spec: TensorSpec | ScalarSpec, as_torch: bool, seen: set[int]) -> Any:
+    def _result(self, outputs: Any, i: int, spec: TensorSpec | ScalarSpec, as_torch: bool, seen: list[range]) -> Any:
         if isinstance(spec, ScalarSpec):
             return {"int": int, "float": float, "bool": bool}[spec.kind](outputs.get_variant(i))
         array = from_buffer_view(self._device, outputs.get_as_object(i, rt.HalBufferView), spec.dtype, as_torch)
         if 0 in array.shape:
             return array
-        # IREE returns an argument that did not change as it came, and equal results as one buffer.
-        if address(array) in seen:
+        # IREE returns an argument that did not change as it came, a part of it as a view, equal results as one buffer.
+        if any(overlaps(memory_of(array), other) for other in seen):
             return array.clone() if as_torch else array.copy()
-        seen.add(address(array))
+        seen.append(memory_of(array))
         return array
 
 

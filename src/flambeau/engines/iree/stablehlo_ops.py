@@ -14,7 +14,7 @@ from flambeau.ir.dtypes import DTYPES, DType
 from flambeau.lowering.builder import Size, Tensor
 from flambeau.lowering.element import Element
 from flambeau.lowering.linalg.builder import LinalgBuilder
-from flambeau.lowering.whole.builder import shape_of
+from flambeau.lowering.whole.values import shape_of
 
 NAMES = frozenset({"stablehlo.dynamic_reshape", "stablehlo.dynamic_pad", "stablehlo.gather"})
 

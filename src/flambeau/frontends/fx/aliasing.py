@@ -111,6 +111,12 @@ def _shares(a: Node, b: Node) -> bool:
     return left is None or right is None or bool(left & right)
 
 
+def is_view(node: Node) -> bool:
+    """Whether the result of a node is known to share the storage of its first argument."""
+    left, right = (_storages(n.meta.get("val")) if isinstance(n, Node) else None for n in (node.args[0], node))
+    return left is not None and right is not None and bool(left & right)
+
+
 def _storages(value: Any) -> set[int] | None:
     if isinstance(value, (list, tuple)):
         found = [_storages(v) for v in value]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from importlib import import_module
 from typing import Any
 
 import torch
@@ -28,9 +29,9 @@ def expand(node: Node, target: Any) -> tuple[GraphModule, list[Any]] | None:
     """The graph of PyTorch's decomposition of a node and the node's inputs to it; None where there is none."""
     decomposition = _table().get(target)
     if decomposition is None:
-        if not _has_composite_kernel(target):
-            return None
-        decomposition = target.decompose
+        decomposition = target.decompose if _has_composite_kernel(target) else _python_kernel(target)
+    if decomposition is None:
+        return None
     traced = trace(node, decomposition)
     if traced is None or any(n.op == "call_function" and n.target is target for n in traced[0].graph.nodes):
         return None
@@ -98,6 +99,15 @@ def _has_composite_kernel(target: Any) -> bool:
         return bool(target._can_decompose())
     except (AttributeError, NotImplementedError):
         return False
+
+
+def _python_kernel(target: Any) -> Any:
+    """What PyTorch's library of quantised ops says an op is, in Python; None for ops of other libraries."""
+    if getattr(target, "namespace", None) != "quantized_decomposed":
+        return None
+    library = import_module("torch.ao.quantization.fx._decomposed")
+    base, overload = target._schema.name.split("::")[1], target._schema.overload_name
+    return getattr(library, f"{base}_{overload}" if overload else base, None)
 
 
 def _fake_mode(metas: list[Any], node: Node) -> Any:

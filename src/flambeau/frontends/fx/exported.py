@@ -24,6 +24,8 @@ from flambeau.frontends.fx.importer import (
     raise_problems,
     type_of,
 )
+from flambeau.frontends.fx.quantized import inline_bytes
+from flambeau.frontends.tensors import INLINE_BYTES
 from flambeau.ir.locations import UNKNOWN
 from flambeau.ir.module import Argument, Mutation, Output, Signature, Weights
 
@@ -55,10 +57,10 @@ class FunctionImporter:
         self.importer.values[node] = value
         self.inputs.append(None)
 
-    def add_weight(self, node: Node, tensor: torch.Tensor, name: str, inline: bool) -> None:
+    def add_weight(self, node: Node, tensor: torch.Tensor, name: str, inline: int) -> None:
         """A tensor of the model that the program only reads."""
         try:
-            self.importer.values[node] = self.importer.tensor(tensor, name, inline=inline)
+            self.importer.values[node] = self.importer.tensor(tensor, name, inline)
         except Problem as problem:
             self.importer.report(problem, name)
 
@@ -142,7 +144,7 @@ def import_exported_program(program: ExportedProgram, keep: Keep, name: str = "m
             if not is_constant and (function.written.is_mutable(node) or target in updated):
                 function.add_argument(node, node.meta["val"], target, tensor)
             else:
-                function.add_weight(node, tensor, target, inline=is_constant)
+                function.add_weight(node, tensor, target, inline_bytes(node, INLINE_BYTES if is_constant else 0))
         elif spec.kind is not InputKind.USER_INPUT:
             raise CompileError([Diagnostic("import", f"input {node.name!r} of kind {spec.kind.name} is not imported")])
         elif isinstance(spec.arg, ConstantArgument):

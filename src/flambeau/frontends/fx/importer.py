@@ -45,10 +45,11 @@ from flambeau.dialects.torch.types import (
     to_value,
     vtensor,
 )
-from flambeau.frontends.fx.aliasing import HARMLESS, RESHAPING, Aliasing, analyze, op_name, updates_statistics
+from flambeau.frontends.fx.aliasing import HARMLESS, RESHAPING, Aliasing, analyze, is_view, op_name, updates_statistics
 from flambeau.frontends.fx.expansion import batch_norm_in_training, expand, trace
+from flambeau.frontends.fx.quantized import inline_bytes
 from flambeau.frontends.fx.symbols import Symbols
-from flambeau.frontends.tensors import TensorTable
+from flambeau.frontends.tensors import INLINE_BYTES, TensorTable
 from flambeau.ir import dtypes
 from flambeau.ir.locations import location_of_trace
 from flambeau.ir.module import Weights
@@ -124,7 +125,7 @@ class GraphImporter:
         self.emitter.location = location_of_node(node)
         try:
             if node.op == "get_attr":
-                self.values[node] = self._attribute(owner, str(node.target))
+                self.values[node] = self._attribute(owner, str(node.target), inline_bytes(node))
                 if isinstance(self.values[node], SSAValue):
                     self._note_mutable(node)
             elif node.op == "call_function":
@@ -303,13 +304,13 @@ class GraphImporter:
         """A resolved scalar as an SSA value."""
         return value if isinstance(value, SSAValue) else self.emitter.constant(value)
 
-    def _attribute(self, owner: Any, target: str) -> Any:
+    def _attribute(self, owner: Any, target: str, inline: int) -> Any:
         found = _get(owner, target)
         if isinstance(found, torch.Tensor):
-            return self.tensor(found, target, inline=True)
+            return self.tensor(found, target, inline)
         return found
 
-    def tensor(self, tensor: torch.Tensor, name: str, inline: bool) -> SSAValue:
+    def tensor(self, tensor: torch.Tensor, name: str, inline: int = INLINE_BYTES) -> SSAValue:
         """A literal for a tensor of the program: in the text when small, else one resource for each storage."""
         value, dtype = self.tensors.contents(tensor, name, inline)
         shape = [int(d) for d in tensor.shape]
@@ -349,6 +350,8 @@ class GraphImporter:
                 self._inline_expansion(node, *expanded)
                 return
         mutable = self.aliasing.is_mutable(node)
+        if name == "aten.reshape" and mutable and is_view(node):
+            name = "aten.view"  # Which says that it shares storage.
         is_alias = schema.is_mutable or (schema.is_view and mutable)
         operands = [
             self._argument(argument, self.resolve(value), keep_mutable=is_alias)
@@ -471,7 +474,7 @@ class GraphImporter:
 
     def _number_as_tensor(self, value: Any) -> SSAValue:
         tensor = torch.tensor(value)
-        return self.tensor(tensor, "_number", inline=True)
+        return self.tensor(tensor, "_number")
 
     def _list(self, argument: Argument, values: list[Any], keep_mutable: bool) -> SSAValue:
         t = argument.type

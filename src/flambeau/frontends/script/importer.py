@@ -18,7 +18,7 @@ from flambeau.dialects.torch.types import ANY, BOOL, INT, NnModuleType, TensorTy
 from flambeau.dialects.torch.values import EnterOp
 from flambeau.frontends.script.locations import location_of_node
 from flambeau.frontends.script.types import is_importable, type_of
-from flambeau.frontends.tensors import TensorTable, identity
+from flambeau.frontends.tensors import INLINE_BYTES, TensorTable, identity
 from flambeau.ir.locations import UNKNOWN
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class ValueImporter:
         """A tensor; the same memory seen the same way is one literal, at the start of the function."""
         key = identity(value)
         if key not in self._literals:
-            contents, dtype = self.tensors.contents(value, name, inline)
+            contents, dtype = self.tensors.contents(value, name, INLINE_BYTES if inline else 0)
             result = tensor(tuple(value.shape), dtype.torch_type)
             op = ops.NonValueTensorLiteralOp.create(
                 result_types=(result,), properties={"value": contents}, location=self.emitter.location

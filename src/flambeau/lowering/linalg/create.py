@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from xdsl.dialects.builtin import IndexType
 from xdsl.ir import SSAValue
 
 from flambeau.diagnostics import Unsupported
@@ -127,7 +128,7 @@ def arange_step(b: LinalgBuilder, start: Any, end: Any, step: Any, *_: Any) -> T
     known = b.out_shape[0]
     if known is not None:
         length: Size = known
-    elif not isinstance(step, int):
+    elif not (isinstance(step, int) or (isinstance(step, SSAValue) and isinstance(step.type, IndexType))):
         raise Unsupported("arange of a dynamic length with a step that is not an int")
     else:
         length = b.maximum(b.ceildiv(b.sub(end, start), step), 0)

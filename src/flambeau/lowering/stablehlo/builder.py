@@ -21,7 +21,8 @@ from flambeau.ir.dtypes import DType
 from flambeau.lowering.builder import INDEX, LoweringBuilder, Size, Tensor, i64_array, static, tensor_type, wrap
 from flambeau.lowering.element import Element
 from flambeau.lowering.stablehlo.vocabulary import CONVERSIONS, RULES, SAME, element_of, flipped
-from flambeau.lowering.whole.builder import JOINS, WholeBuilder, shape_of
+from flambeau.lowering.whole.builder import JOINS, WholeBuilder
+from flambeau.lowering.whole.values import reduction_of, shape_of
 
 _REDUCERS = {
     "add": "add", "mul": "multiply", "max": "maximum", "min": "minimum", "and": "and", "or": "or",
@@ -383,7 +384,7 @@ class StablehloBuilder(WholeBuilder):
         (init, dtype), sizes = inits[0], self.sizes(x)
         with self.frame(sizes):
             result = body(Element(self, x.value, x.dtype), self._accumulator(dtype))
-            reduction = self.accumulators.get(result.value)
+            reduction = reduction_of(result.value)
             name = _REDUCERS.get(reduction.kind) if reduction is not None else None
             if reduction is None or name is None:
                 return super().window_reduce(x, kernel, out, strides, dilations, inits, body, indexed)

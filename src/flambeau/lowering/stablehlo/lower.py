@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from xdsl.dialects.builtin import ModuleOp
 
 from flambeau.ir.conversion import RuleTable
@@ -22,6 +24,13 @@ def rules() -> RuleTable:
     return layered("stablehlo", linalg_rules(), own, refusals("StableHLO", CANNOT))
 
 
-def lower_to_stablehlo(module: ModuleOp) -> ModuleOp:
-    """Lower a module that satisfies the backend contract."""
-    return eliminate_dead_code(Lowering("lower to stablehlo", rules(), StablehloBuilder).convert_module(module))
+def lower_to_stablehlo(module: ModuleOp, keep: Collection[str] = ()) -> ModuleOp:
+    """Lower a module that satisfies the backend contract; the ops named in `keep` are composites then."""
+    stage, table = "lower to stablehlo", rules()
+    if keep:
+        from flambeau.lowering.stablehlo.composites import CompositeLowering
+
+        lowering: Lowering = CompositeLowering(stage, table, StablehloBuilder, keep)
+    else:
+        lowering = Lowering(stage, table, StablehloBuilder)
+    return eliminate_dead_code(lowering.convert_module(module))

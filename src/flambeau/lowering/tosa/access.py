@@ -12,9 +12,10 @@ from xdsl.ir import SSAValue
 from flambeau.ir import dtypes
 from flambeau.lowering.builder import Size, Tensor, tensor_type
 from flambeau.lowering.element import Element
+from flambeau.lowering.tosa.constants import array_of
 from flambeau.lowering.tosa.moves import MoveBuilder
 from flambeau.lowering.tosa.vocabulary import element_of
-from flambeau.lowering.whole.builder import shape_of
+from flambeau.lowering.whole.values import shape_of
 
 COMBINE: dict[str, Any] = {
     "add": lambda a, b: a + b, "mul": lambda a, b: a * b, "max": lambda a, b: a.maximum(b),
@@ -78,7 +79,7 @@ class AccessBuilder(MoveBuilder):
         size = self.size(x, dim)
         if loop is not None and _same(size, self.frames[-1][loop]):
             return (loop, 0, 1)
-        array = self.arrays.get(index)
+        array = array_of(index)
         if array is None or not isinstance(size, int):
             return None
         loops = [i for i, s in enumerate(array.shape) if s != 1]
@@ -126,7 +127,7 @@ class AccessBuilder(MoveBuilder):
 
     def _gather(self, values: SSAValue, places: SSAValue) -> SSAValue:
         """[1, rows, width] at [1, count]."""
-        array, at = self.arrays.get(values), self.arrays.get(places)
+        array, at = array_of(values), array_of(places)
         if array is not None and at is not None:
             inside = np.clip(at.reshape(-1), 0, array.shape[1] - 1)
             return self.known(np.take(array, inside, axis=1), self.logical(values))

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from xdsl.dialects.builtin import f32, i1, i8, i32, i64
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import Attribute, Block, SSAValue
 
 from flambeau.diagnostics import Unsupported
 from flambeau.dialects import tosa
@@ -19,7 +19,7 @@ from flambeau.lowering.element import Element
 from flambeau.lowering.linalg.generic import Body
 from flambeau.lowering.tosa.access import COMBINE, AccessBuilder
 from flambeau.lowering.tosa.vocabulary import element_of
-from flambeau.lowering.whole.builder import shape_of
+from flambeau.lowering.whole.values import reduction_of, shape_of
 
 _REDUCE = {"add": "reduce_sum", "mul": "reduce_product", "max": "reduce_max", "min": "reduce_min"}
 _REDUCE_BOOL = {
@@ -33,6 +33,18 @@ class TosaBuilder(AccessBuilder):
 
     exact_extremes = True
     """Whether the maximum of nothing but -inf must be -inf; rules that only subtract it do without."""
+
+    points: tuple[int, int] | None = None
+    """The zero points of both sides of a product of 8-bit integers, whose result has 32 bits."""
+
+    def __init__(self, block: Block) -> None:
+        super().__init__(block)
+        self.forms: dict[SSAValue, Any] = {}
+        """Floats that are known to be integers times a scale; `lowering/tosa/quantized.py` has more."""
+
+    def zero_points(self, element: Attribute) -> list[SSAValue]:
+        """The zero points of both sides of a product as operands."""
+        return [self._single(p, element, [1]) for p in self.points or (0, 0)]
 
     # --- Reductions ---
 
@@ -64,11 +76,12 @@ class TosaBuilder(AccessBuilder):
 
     def _with_infinity(self, kind: str, source: SSAValue, found: SSAValue, dims: Sequence[int]) -> SSAValue:
         """Engines start a maximum at the lowest number there is: where all elements are below it, that is put right."""
-        end = self.number(source, float("-inf") if kind == "max" else float("inf"))
+        limit = float("-inf") if kind == "max" else float("inf")
+        end = self.number(source, limit)
         only = self.on("equal", (source, end), i1)
         for dim in dims:
             only = self._reduced_along("reduce_all", only, dim)
-        return self.on("select", (only, self.number(found, self.arrays[end].item()), found), element_of(found))
+        return self.on("select", (only, self.number(found, limit), found), element_of(found))
 
     def _length(self, value: SSAValue, dim: int) -> Size:
         size = shape_of(value)[dim]
@@ -111,7 +124,7 @@ class TosaBuilder(AccessBuilder):
 
     def contract(self, name: str, ins: Sequence[Tensor], sizes: Sequence[Size], properties: Any = None) -> Tensor:
         """`matmul` and `batch_matmul`, accumulated as PyTorch accumulates."""
-        dtype = ins[0].dtype.compute
+        dtype = ins[0].dtype.compute if self.points is None else dtypes.int32
         if any(0 in t.shape for t in ins):
             return self.full(sizes, 0, dtype)
         if name not in ("matmul", "batch_matmul"):
@@ -119,9 +132,9 @@ class TosaBuilder(AccessBuilder):
         if dtype.is_bool:
             raise Unsupported("a product of boolean matrices")
         batched = [t if name == "batch_matmul" else self.unsqueeze(t, 0) for t in ins]
-        if dtype.is_int:
+        if dtype.is_int and self.points is None:
             batched = [self.to(t, t.dtype if element_of(t.value) == i64 else dtypes.int32) for t in batched]
-        zeros = [self.zero_point(element_of(t.value)) for t in batched]
+        zeros = self.zero_points(element_of(batched[0].value))
         shape = tuple(map(static, sizes if name == "batch_matmul" else [1, *sizes]))
         element = i32 if dtype.is_int and element_of(batched[0].value) != i64 else self.held(dtype.builtin)
         value = self.make("matmul", (*(t.value for t in batched), *zeros), tensor_type(shape, element))
@@ -162,12 +175,16 @@ class TosaBuilder(AccessBuilder):
         init, dtype = start
         lead = x.rank - len(kernel)
         sizes = self.sizes(x)
-        if not dtype.is_float or 0 in x.shape or (None in x.shape[lead:] and any(s > 1 for s in strides)):
+        if (
+            not (dtype.is_float or dtype is dtypes.int8)
+            or 0 in x.shape
+            or (None in x.shape[lead:] and any(s > 1 for s in strides))
+        ):
             return None
         with self.frame(sizes):
             result = body(Element(self, x.value, x.dtype), self._accumulator(dtype))
-            reduction = self.accumulators.get(result.value)
-            neutral = {"max": dtype.min, "add": 0}
+            reduction = reduction_of(result.value)
+            neutral = {"max": dtype.min, "add": 0 if dtype.is_float else None}
             if reduction is None or neutral.get(reduction.kind) != init:
                 return None
             x = Tensor(self.spread(reduction.term, sizes), dtype, sizes)
@@ -192,10 +209,11 @@ class TosaBuilder(AccessBuilder):
         if reduction.kind == "max":
             properties["nan_mode"] = tosa.nan_mode()
             value = self.make("max_pool2d", (last.value,), type_, properties)
-            # Engines start at the lowest number there is, where PyTorch starts at -inf.
-            lowest = self.number(value, float(np.finfo(np.float32).min))
-            below = self.on("greater_equal", (lowest, value), i1)
-            value = self.on("select", (below, self.number(value, float("-inf")), value), element_of(value))
+            if dtype.is_float:
+                # Engines start at the lowest number there is, where PyTorch starts at -inf.
+                lowest = self.number(value, float(np.finfo(np.float32).min))
+                below = self.on("greater_equal", (lowest, value), i1)
+                value = self.on("select", (below, self.number(value, float("-inf")), value), element_of(value))
         else:
             zero = self.zero_point(element_of(x.value))
             properties["acc_type"] = f32

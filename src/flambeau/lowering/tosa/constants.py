@@ -7,6 +7,7 @@ sees only the result, and numbers in between may have types that TOSA lacks.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,6 @@ from xdsl.dialects.builtin import (
     IntegerAttr,
     IntegerType,
     TensorType,
-    UnregisteredOp,
     f32,
     f64,
     i1,
@@ -33,6 +33,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from flambeau.diagnostics import Unsupported
 from flambeau.dialects import tosa
+from flambeau.lowering.whole.values import Placeholder
 
 Array = np.ndarray[Any, Any]
 
@@ -47,17 +48,23 @@ MOST_ELEMENTS = 1 << 16
 _INT64 = np.iinfo(np.int64)
 _INT32 = np.iinfo(np.int32)
 
-_Pending = UnregisteredOp.with_name("flambeau.known")
+
+@dataclass(eq=False)
+class Known(Placeholder):
+    """A tensor that is known while compiling; `made` is what an op gives for it, once one is needed."""
+
+    array: Array
+    made: SSAValue | None = None
 
 
-def pending(array: Array, element: Attribute) -> SSAValue:
-    """A value that stands for a constant until an op needs it."""
-    return pending_of(TensorType(element, array.shape))
+@dataclass(eq=False)
+class Counter(Placeholder):
+    """Positions along a size that only the run time knows: they say where to load from, but are no tensor."""
 
 
-def pending_of(type_: Attribute) -> SSAValue:
-    """A value that no op gives yet."""
-    return _Pending.create(result_types=[type_]).results[0]
+def array_of(value: SSAValue) -> Array | None:
+    """What a value is known to be."""
+    return value.array if type(value) is Known else None
 
 
 def as_array(attr: DenseIntOrFPElementsAttr[Any], shape: Sequence[int], dtype: Any) -> Array:

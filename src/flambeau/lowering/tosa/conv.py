@@ -38,7 +38,7 @@ def convolution(
         raise Unsupported("a convolution whose kernel size is not a constant")
     batched = x if x.rank == n + 2 else b.unsqueeze(x, 0)
     own = batched.dtype
-    if own.is_integral:
+    if own.is_integral and b.points is None:
         batched, weight = b.to(batched, dtypes.int32), b.to(weight, dtypes.int32)
         bias = None if bias is None else b.to(bias, dtypes.int32)
     if transposed and n <= 2 and groups == 1 and all(d == 1 for d in dilation) and 0 not in batched.shape:
@@ -48,7 +48,8 @@ def convolution(
             batched = _spread(b, batched, weight, stride, padding, dilation, extra)
             weight, stride, padding = _flipped(b, weight, groups), [1] * n, [0] * n
         result = _plain(b, batched, weight, bias, stride, padding, dilation, groups)
-    result = b.to(result, own)
+    if b.points is None:
+        result = b.to(result, own)
     return result if x.rank == n + 2 else b.squeeze(result, [0])
 
 
@@ -81,8 +82,9 @@ def _plain(
             sizes[i] = size - (over - p)
     batch = sizes[0]
     if 0 in x.shape or 0 in weight.shape:
-        empty = b.full([batch, features, *out], 0, x.dtype)
-        return empty if bias is None else b.elementwise([empty, b.reshape(bias, [features, *[1] * n])], _add, x.dtype)
+        dtype = x.dtype if b.points is None else dtypes.int32
+        empty = b.full([batch, features, *out], 0, dtype)
+        return empty if bias is None else b.elementwise([empty, b.reshape(bias, [features, *[1] * n])], _add, dtype)
     x = b.slice(x, [0] * x.rank, sizes, [1] * x.rank)
     properties = {"pad": pads, "stride": list(stride), "dilation": list(dilation)}
     if n == 1:
@@ -173,15 +175,16 @@ def _emit(
     sizes: Sequence[Size],
     properties: dict[str, list[int]],
 ) -> Tensor:
-    """A convolution op; 16-bit floats accumulate in f32."""
-    element = element_of(x.value)
-    zero = b.zero_point(element)
+    """A convolution op; 16-bit floats accumulate in f32, integers with zero points in i32."""
+    dtype = x.dtype if b.points is None else dtypes.int32
+    element = element_of(x.value) if b.points is None else dtype.builtin
+    zeros = b.zero_points(element_of(x.value))
     start = b.zero_point(element) if bias is None else bias.value
     given: dict[str, Attribute] = {k: tosa.ints(v) for k, v in properties.items()}
-    given["acc_type"] = x.dtype.compute.builtin if x.dtype.is_float else element
+    given["acc_type"] = dtype.compute.builtin if dtype.is_float else element
     type_ = tensor_type(tuple(map(static, sizes)), element)
-    value = b.make(name, (x.value, weight.value, start, zero, zero), type_, given)
-    return Tensor(value, x.dtype, sizes)
+    value = b.make(name, (x.value, weight.value, start, *zeros), type_, given)
+    return Tensor(value, dtype, sizes)
 
 
 def _channels_last(b: TosaBuilder, x: Tensor) -> Tensor:

@@ -6,12 +6,13 @@ TOSA's ops broadcast dims of size 1 themselves, so values of a body keep such di
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
 from xdsl.dialects import arith, tensor
 from xdsl.dialects.builtin import ComplexType, DenseIntOrFPElementsAttr, TensorType, f32, f64, i1, i8, i32, i64
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Attribute, Operation, OpResult, SSAValue
 
 from flambeau.diagnostics import Unsupported
 from flambeau.dialects import tosa
@@ -22,15 +23,18 @@ from flambeau.lowering.builder import INDEX, Size, Tensor, tensor_type
 from flambeau.lowering.tosa.constants import (
     NUMPY,
     Array,
+    Counter,
+    Known,
+    array_of,
     as_array,
     computed,
     constant_op,
     is_small,
-    pending,
     scalar_array,
 )
 from flambeau.lowering.tosa.vocabulary import element_of, translate
-from flambeau.lowering.whole.builder import WholeBuilder, shape_of
+from flambeau.lowering.whole.builder import WholeBuilder
+from flambeau.lowering.whole.values import by_identity, is_wide, shape_in, shape_of
 
 _NOTHING: Mapping[str, Attribute] = {}
 
@@ -42,18 +46,12 @@ class ElementBuilder(WholeBuilder):
 
     def __init__(self, block: Any) -> None:
         super().__init__(block)
-        self.arrays: dict[SSAValue, Array] = {}
-        """Values that are known while compiling."""
-        self.made: dict[SSAValue, SSAValue] = {}
-        """The ops that some of them have become."""
-        self.counters: set[SSAValue] = set()
-        """Positions that are not known."""
         self.turned: dict[SSAValue, tuple[SSAValue, tuple[int, ...]]] = {}
         """Transposed values with their source."""
         self.flat: dict[SSAValue, SSAValue] = {}
         """Reshaped values with their source."""
         self.inverses: dict[SSAValue, SSAValue] = {}
-        """Reciprocals with what they are of."""
+        """Reciprocals with what they are of, and known values with their reciprocals."""
         self.lengths: dict[SSAValue, list[Size]] = {}
         """The sizes of values whose type does not tell them."""
 
@@ -61,11 +59,8 @@ class ElementBuilder(WholeBuilder):
 
     def held(self, element: Attribute) -> Attribute:
         """The type that elements have in TOSA."""
-        if element == f64:
-            raise Unsupported("TOSA has no 64-bit floats", "Convert the model and its inputs to float32.")
-        if isinstance(element, ComplexType):
-            raise Unsupported("TOSA has no complex numbers")
-        return i32 if element == i64 and self.narrow else element
+        is_wide_integer = _check_element(element)
+        return i32 if is_wide_integer and self.narrow else element
 
     def holds(self, x: Tensor) -> Tensor:
         """A tensor from outside: a function's argument, what a branch gives."""
@@ -87,10 +82,8 @@ class ElementBuilder(WholeBuilder):
 
     def insert(self, op: Operation) -> None:
         for i, operand in enumerate(op.operands):
-            if operand in self.arrays:
+            if type(operand) in (Known, Counter):
                 op.operands[i] = self.real(operand)
-            elif operand in self.counters:
-                raise Unsupported("TOSA has no op that counts up to a size that only the run time knows")
         super().insert(op)
 
     def value(
@@ -103,12 +96,13 @@ class ElementBuilder(WholeBuilder):
         if op_class in (tensor.DimOp, tensor.ExtractOp):
             # Numbers about a tensor, also inside a body.
             return OpBuilder.value(self, op_class, operands, result_type, properties)
-        numbers = [scalar_array(o) for o in operands]
-        known = [n for n in numbers if n is not None]
-        if operands and len(known) == len(numbers):
-            result = computed(op_class.name, known, result_type, properties)
-            if result is not None:
-                return self.constant(result.item(), self.dtype_of(result_type))
+        if operands and not any(map(is_wide, operands)):
+            numbers = [scalar_array(o) for o in operands]
+            known = [n for n in numbers if n is not None]
+            if len(known) == len(numbers):
+                result = computed(op_class.name, known, result_type, properties)
+                if result is not None:
+                    return self.constant(result.item(), self.dtype_of(result_type))
         return super().value(op_class, operands, result_type, properties)
 
     def item(self, x: Tensor) -> SSAValue:
@@ -120,31 +114,32 @@ class ElementBuilder(WholeBuilder):
         return OpBuilder.value(self, arith.ExtSIOp, (number,), x.dtype.builtin)
 
     def real(self, value: SSAValue) -> SSAValue:
-        """A known value as the result of an op."""
-        found = self.made.get(value)
+        """A value as the result of an op."""
+        if type(value) is Counter:
+            raise Unsupported("TOSA has no op that counts up to a size that only the run time knows")
+        if type(value) is not Known:
+            return value
+        found = value.made
         if found is None:
-            array = self.arrays[value]
             type_ = value.type
-            assert isinstance(type_, TensorType)
-            if 0 in array.shape:
+            if 0 in value.array.shape:
                 found = OpBuilder.value(self, tensor.EmptyOp, (), type_)
                 if self.block is not self.entry:
                     return found
             else:
-                found = self._constant_op(("known", value), lambda: constant_op(array, type_))
-            self.made[value] = found
+                found = self._constant_op(("known", value), lambda: constant_op(value.array, type_))
+            value.made = found
         return found
 
     def known(self, array: Array, element: Attribute) -> SSAValue:
         """A value of a tensor that is known; `element` is its type as PyTorch means it."""
         held = i32 if element == i64 and self.narrow else element
-        value = pending(array, held)
-        self.arrays[value] = array
-        return value
+        return Known(tensor_type(array.shape, held), array)
 
     def logical(self, value: SSAValue) -> Attribute:
         """The type of a known value's elements as PyTorch means it."""
-        return i64 if self.arrays[value].dtype == np.int64 else element_of(value)
+        array = array_of(value)
+        return i64 if array is not None and array.dtype == np.int64 else element_of(value)
 
     def make(
         self,
@@ -155,10 +150,17 @@ class ElementBuilder(WholeBuilder):
     ) -> SSAValue:
         """An op with one result."""
         assert isinstance(type_, TensorType)
-        self.held(type_.element_type)
-        if 0 in type_.get_shape():
+        _check_element(type_.element_type)
+        if 0 in shape_in(type_):
             return self._nothing(operands, type_)
-        return self.emit(tosa.op(name), operands, (type_,), properties).results[0]
+        op = tosa.op(name).create(
+            operands=[o if type(o) is OpResult else self.real(o) for o in operands],
+            result_types=(type_,),
+            properties=properties,
+            location=self.location,
+        )
+        OpBuilder.insert(self, op)
+        return op.results[0]
 
     def _nothing(self, operands: Sequence[SSAValue], type_: TensorType[Any]) -> SSAValue:
         """A tensor without elements, which TOSA's ops do not take."""
@@ -180,7 +182,7 @@ class ElementBuilder(WholeBuilder):
         like: int = 0,
     ) -> SSAValue:
         """An elementwise op; its result has the shape that its operands (the first `like` of them) broadcast to."""
-        shape = joint([shape_of(o) for o in operands[: like or None]])
+        shape = joint(*map(shape_of, operands[: like or None]))
         if name in ("maximum", "minimum"):
             properties = {"nan_mode": tosa.nan_mode()}
         return self.make(name, operands, tensor_type(shape, element), properties)
@@ -202,7 +204,8 @@ class ElementBuilder(WholeBuilder):
         return self._single(0, element, [1])
 
     def zeros_like(self, value: SSAValue) -> SSAValue:
-        array = self.arrays[value]
+        array = array_of(value)
+        assert array is not None
         return self.known(np.broadcast_to(np.zeros((), array.dtype), array.shape), self.logical(value))
 
     def shape_value(self, sizes: Sequence[int]) -> SSAValue:
@@ -223,7 +226,7 @@ class ElementBuilder(WholeBuilder):
         return self.apply(name, wides, element, properties)
 
     def apply(self, name: str, operands: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
-        found = [self.arrays.get(o) for o in operands]
+        found = [array_of(o) for o in operands]
         arrays = [a for a in found if a is not None]
         if len(arrays) == len(found):
             result = computed(name, arrays, element, properties)
@@ -231,7 +234,7 @@ class ElementBuilder(WholeBuilder):
                 return self.known(result, element)
         if name == "arith.select" and found[0] is not None and found[0].size == 1:
             chosen = operands[1] if found[0].item() else operands[2]
-            if shape_of(chosen) == joint([shape_of(o) for o in operands]):
+            if shape_of(chosen) == joint(*map(shape_of, operands)):
                 return chosen
         return translate(self, name, operands, element, properties)
 
@@ -241,12 +244,13 @@ class ElementBuilder(WholeBuilder):
     def reciprocal(self, x: SSAValue) -> SSAValue:
         if x in self.inverses:
             return self.inverses[x]
-        array = self.arrays.get(x)
+        array = array_of(x)
         if array is not None and element_of(x) == f32:
             with np.errstate(all="ignore"):
-                return self.known(np.asarray(np.float32(1) / array), f32)
-        found = self.on("reciprocal", (x,), element_of(x))
-        self.inverses[found] = x
+                found = self.inverses[x] = self.known(np.asarray(np.float32(1) / array), f32)
+        else:
+            found = self.on("reciprocal", (x,), element_of(x))
+            self.inverses[found] = x
         return found
 
     def converted(self, x: SSAValue, element: Attribute) -> SSAValue:
@@ -264,7 +268,7 @@ class ElementBuilder(WholeBuilder):
     def joint_sizes(self, values: Sequence[SSAValue]) -> list[Size]:
         """The sizes that values broadcast to."""
         sizes = self.frames[-1] if self.frames else None
-        shape = joint([shape_of(v) for v in values])
+        shape = joint(*map(shape_of, values))
         if sizes is not None and len(sizes) == len(shape):
             return [w if s is None else s for s, w in zip(shape, sizes, strict=True)]
         return [self._dim_of(values, i) if s is None else s for i, s in enumerate(shape)]
@@ -314,7 +318,18 @@ class ElementBuilder(WholeBuilder):
         return self.emit(tensor.FromElementsOp, (value,), (tensor_type((), element),)).results[0]
 
 
-def joint(shapes: Sequence[tuple[int | None, ...]]) -> tuple[int | None, ...]:
+@by_identity
+def _check_element(element: Any) -> bool:
+    """Refuse elements that TOSA lacks; gives whether they are integers of 64 bits."""
+    if element == f64:
+        raise Unsupported("TOSA has no 64-bit floats", "Convert the model and its inputs to float32.")
+    if isinstance(element, ComplexType):
+        raise Unsupported("TOSA has no complex numbers")
+    return bool(element == i64)
+
+
+@cache
+def joint(*shapes: tuple[int | None, ...]) -> tuple[int | None, ...]:
     """The shape that shapes of one rank broadcast to."""
     return tuple(
         next((d for d in dims if d not in (1, None)), None if None in dims else 1) for dims in zip(*shapes, strict=True)

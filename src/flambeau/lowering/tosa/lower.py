@@ -5,27 +5,29 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, f64
 from xdsl.ir import Attribute, SSAValue
 
+from flambeau.diagnostics import Unsupported
 from flambeau.dialects.torch.types import TensorType
 from flambeau.ir.conversion import RuleTable
 from flambeau.lowering.builder import Tensor
 from flambeau.lowering.conversion import Lowering
 from flambeau.lowering.linalg.lower import rules as linalg_rules
 from flambeau.lowering.tosa.builder import TosaBuilder
+from flambeau.lowering.tosa.quantized import integers_first
 from flambeau.lowering.tosa.rules import CANNOT, TOSA_RULES
 from flambeau.lowering.whole.rules import layered, refusals
 from flambeau.passes.dead_code import eliminate_dead_code
 
-FAMILIES = ("conv", "normalization", "pointwise")
+FAMILIES = ("conv", "normalization", "pointwise", "quantized")
 """The modules of this folder that add rules to the table."""
 
 
 def rules() -> RuleTable:
-    """All rules: TOSA's own, and linalg's."""
-    own = TOSA_RULES.load("flambeau.lowering.tosa", FAMILIES)
-    return layered("tosa", linalg_rules(), own, refusals("TOSA", CANNOT))
+    """All rules: TOSA's own, and linalg's; those on integers come first."""
+    on_floats = layered("tosa", linalg_rules(), TOSA_RULES.load("flambeau.lowering.tosa", FAMILIES))
+    return layered("tosa", on_floats, integers_first(on_floats), refusals("TOSA", CANNOT))
 
 
 def lower_to_tosa(module: ModuleOp, int64: str = "narrow") -> ModuleOp:
@@ -61,12 +63,19 @@ class TosaLowering(Lowering):
         return self.builder.holds(value) if isinstance(value, Tensor) else value
 
     def _operand(self, value: Any, type_: Attribute) -> SSAValue:
+        self._check_width(value, type_)
         return super()._operand(self._released(value), type_)
+
+    def _check_width(self, value: Any, type_: Attribute) -> None:
+        """A float that a rule computed in 32 bits cannot leave as one of 64."""
+        if isinstance(value, Tensor) and isinstance(type_, TensorType) and type_.element_type == f64:
+            raise Unsupported("TOSA has no 64-bit floats", "Convert it to float32 before it is returned.")
 
     def _returned(self, value: SSAValue) -> SSAValue:
         new = self.values[value]
         old_type = value.type
         if isinstance(new, Tensor) and isinstance(old_type, TensorType) and old_type.shape is not None:
+            self._check_width(new, old_type)
             return self.builder.cast(self._released(new), old_type.shape).value
         return super()._returned(value)
 

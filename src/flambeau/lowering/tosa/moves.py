@@ -22,13 +22,10 @@ from flambeau.lowering.builder import Size, Tensor, static, tensor_type
 from flambeau.lowering.element import Element
 from flambeau.lowering.linalg.generic import Body, MapResult
 from flambeau.lowering.linalg.shapes import ShapeBuilder
-from flambeau.lowering.tosa.constants import (
-    is_small,
-    pending_of,
-)
+from flambeau.lowering.tosa.constants import Counter, array_of, is_small
 from flambeau.lowering.tosa.elements import ElementBuilder
 from flambeau.lowering.tosa.vocabulary import element_of
-from flambeau.lowering.whole.builder import shape_of
+from flambeau.lowering.whole.values import shape_of
 
 
 class MoveBuilder(ElementBuilder):
@@ -41,9 +38,9 @@ class MoveBuilder(ElementBuilder):
 
     def broadcast(self, value: SSAValue, sizes: Sequence[Size]) -> SSAValue:
         have, wanted = shape_of(value), tuple(map(static, sizes))
-        if all(h == w and (h != 1 or w == 1) for h, w in zip(have, wanted, strict=True)):
+        if have == wanted:
             return value
-        array = self.arrays.get(value)
+        array = array_of(value)
         if array is not None and None not in wanted:
             spread = np.broadcast_to(array, [w for w in wanted if w is not None])
             if is_small(spread):
@@ -90,9 +87,9 @@ class MoveBuilder(ElementBuilder):
         if have == wanted and have.count(None) <= 1:
             return value
         type_ = tensor_type(wanted, element_of(value))
-        if value in self.counters:
-            return self._counter(type_)
-        array = self.arrays.get(value)
+        if type(value) is Counter:
+            return Counter(type_)
+        array = array_of(value)
         if array is not None and None not in wanted:
             flat = array.flat[0] if array.size and not any(array.strides) else None
             shape = [w for w in wanted if w is not None]
@@ -116,9 +113,11 @@ class MoveBuilder(ElementBuilder):
 
     def measure(self, x: Tensor) -> None:
         """Remember the sizes of a tensor for when only its value is at hand."""
+        if None not in shape_of(x.value):
+            return
         owner = x.value.owner
         # In a branch or a loop, the sizes of a tensor outside are made here and not known outside.
-        if None in x.shape and (owner if isinstance(owner, Block) else owner.parent) is self.block:
+        if (owner if isinstance(owner, Block) else owner.parent) is self.block:
             self.lengths[x.value] = self.sizes(x)
 
     def reshape(self, x: Tensor, sizes: Sequence[Size]) -> Tensor:
@@ -136,7 +135,7 @@ class MoveBuilder(ElementBuilder):
         order = tuple(order)
         if order == tuple(range(len(order))):
             return value
-        array = self.arrays.get(value)
+        array = array_of(value)
         if array is not None:
             return self.known(array.transpose(order), self.logical(value))
         if value in self.turned:
@@ -153,7 +152,7 @@ class MoveBuilder(ElementBuilder):
 
     def sliced(self, x: Tensor, starts: Sequence[Size], sizes: Sequence[Size], steps: Sequence[Size]) -> SSAValue:
         wanted = tuple(map(static, sizes))
-        array = self.arrays.get(x.value)
+        array = array_of(x.value)
         if array is not None and all(isinstance(v, int) for g in (starts, sizes, steps) for v in g):
             places = tuple(
                 slice(s, s + (n - 1) * k + 1, k)  # type: ignore[operator]
@@ -221,7 +220,7 @@ class MoveBuilder(ElementBuilder):
     ) -> SSAValue:
         if 0 in x.shape:
             return self.full(sizes, value, x.dtype).value
-        array = self.arrays.get(x.value)
+        array = array_of(x.value)
         known = all(isinstance(p, int) for p in (*low, *high))
         number = not isinstance(value, SSAValue | Element)
         if array is not None and known and number:
@@ -245,7 +244,7 @@ class MoveBuilder(ElementBuilder):
         if len(full) == 1:
             return self.recast(full[0], type_)
         wanted = TensorType(element_of(values[0]), type_.get_shape())
-        arrays = [self.arrays[v] for v in full if v in self.arrays]
+        arrays = [a for v in full if (a := array_of(v)) is not None]
         if full and len(arrays) == len(full):
             joined = np.concatenate(arrays, dim)
             if is_small(joined):
@@ -263,13 +262,7 @@ class MoveBuilder(ElementBuilder):
     def iota(self, size: Size) -> SSAValue:
         if isinstance(size, int):
             return self.known(np.arange(size), i64)
-        return self._counter(tensor_type((None,), self.held(i64)))
-
-    def _counter(self, type_: Attribute) -> SSAValue:
-        """Positions along a size that only the run time knows: they say where to load from, but are no tensor."""
-        value = pending_of(type_)
-        self.counters.add(value)
-        return value
+        return Counter(tensor_type((None,), self.held(i64)))
 
     def full(self, sizes: Sequence[Size], value: Any, dtype: DType) -> Tensor:
         if 0 not in sizes:

@@ -16,7 +16,7 @@ from xdsl.ir import Attribute, SSAValue
 from flambeau.diagnostics import Unsupported
 from flambeau.dialects import tosa
 from flambeau.lowering.element import Element
-from flambeau.lowering.tosa.constants import CMPF, CMPI
+from flambeau.lowering.tosa.constants import CMPF, CMPI, array_of
 
 if TYPE_CHECKING:
     from flambeau.lowering.tosa.elements import ElementBuilder
@@ -76,8 +76,9 @@ def formula(name: str) -> Callable[[Callable[..., Element]], Callable[..., Eleme
 
 
 def element_of(value: SSAValue) -> Any:
-    assert isinstance(value.type, TensorType)
-    return value.type.element_type
+    type_ = value.type
+    assert isinstance(type_, TensorType)
+    return type_.element_type
 
 
 def width_of(element: Attribute) -> int:
@@ -263,7 +264,7 @@ def negf(b: ElementBuilder, v: Sequence[SSAValue], element: Attribute, propertie
 def divf(b: ElementBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
     x, y = v
     inverse = b.reciprocal(y)
-    known = b.arrays.get(x)
+    known = array_of(x)
     if known is not None and known.size and (known == 1).all():
         return inverse if known.size == 1 else b.on("add", (inverse, b.zeros_like(x)), b.held(element))
     if known is not None and known.size and not known.any():

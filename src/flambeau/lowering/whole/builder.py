@@ -12,11 +12,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from xdsl.dialects import arith, tensor
-from xdsl.dialects.builtin import IndexType, TensorType, UnregisteredOp, i1
+from xdsl.dialects.builtin import IndexType, TensorType, i1
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from flambeau.diagnostics import Unsupported
@@ -26,36 +25,16 @@ from flambeau.lowering.builder import CMP_PROPERTIES, Size, Tensor, tensor_type
 from flambeau.lowering.element import Element
 from flambeau.lowering.linalg.builder import LinalgBuilder
 from flambeau.lowering.linalg.generic import Body, MapResult
+from flambeau.lowering.whole.values import (
+    Accumulator,
+    Reduction,
+    by_identity,
+    is_wide,
+    reduction_of,
+    shape_of,
+)
 
 _NOTHING: Mapping[str, Attribute] = {}
-
-
-def is_wide(value: Any) -> bool:
-    """Whether a value is a tensor that stands for a scalar of a body."""
-    return isinstance(value, SSAValue) and isinstance(value.type, TensorType)
-
-
-_SHAPES: dict[int, tuple[Attribute, tuple[int | None, ...]]] = {}
-"""Shapes by the identity of types, which are interned: to hash a type takes longer than to look at it."""
-
-
-def shape_of(value: SSAValue) -> tuple[int | None, ...]:
-    """The shape of a tensor value; None where it is dynamic."""
-    type_ = value.type
-    found = _SHAPES.get(id(type_))
-    if found is None or found[0] is not type_:
-        assert isinstance(type_, TensorType)
-        shape = tuple(None if d < 0 else d for d in type_.get_shape())
-        found = _SHAPES[id(type_)] = (type_, shape)
-    return found[1]
-
-
-@dataclass
-class Reduction:
-    """What a body does with its accumulator: combines it with a term."""
-
-    kind: str
-    term: Any
 
 
 KINDS = {
@@ -79,7 +58,6 @@ class WholeBuilder(LinalgBuilder):
         """The sizes of the loop nests around."""
         self.fills: dict[SSAValue, Any] = {}
         """Tensors with one value everywhere: accumulators start with it."""
-        self.accumulators: dict[SSAValue, Reduction | None] = {}
         self.positions: dict[SSAValue, int] = {}
         """Loop variables with their dims."""
 
@@ -157,12 +135,13 @@ class WholeBuilder(LinalgBuilder):
             return self.concatenated(operands, dim, result_type)
         if op_class is tensor.CastOp:
             return self.recast(operands[0], result_type)
-        if any(o in self.accumulators for o in operands):
-            return self.combined(op_class, operands)
-        if self.frames and not isinstance(result_type, TensorType) and any(map(is_wide, operands)):
-            if op_class is arith.IndexCastOp:
-                return operands[0]
-            return self.wide(op_class.name, operands, result_type, properties)
+        if self.frames and not isinstance(result_type, TensorType):
+            if Accumulator in map(type, operands):
+                return self.combined(op_class, operands)
+            if any(map(is_wide, operands)):
+                if op_class is arith.IndexCastOp:
+                    return operands[0]
+                return self.wide(op_class.name, operands, result_type, properties)
         return super().value(op_class, operands, result_type, properties)
 
     def recast(self, value: SSAValue, type_: Attribute) -> SSAValue:
@@ -201,10 +180,7 @@ class WholeBuilder(LinalgBuilder):
     def dtype_of(self, type_: Attribute) -> DType:
         if isinstance(type_, IndexType):
             return self.counting
-        for dtype in dtypes.DTYPES:
-            if dtype.builtin == type_:
-                return dtype
-        raise Unsupported(f"a scalar of type {type_}")
+        return _dtype_of(type_)
 
     def spread(self, value: SSAValue, sizes: Sequence[Size]) -> SSAValue:
         """A value of a body at every position."""
@@ -380,22 +356,18 @@ class WholeBuilder(LinalgBuilder):
     # --- Reductions ---
 
     def _accumulator(self, dtype: DType) -> Element:
-        marker = UnregisteredOp.with_name("flambeau.accumulator").create(result_types=[dtype.builtin]).results[0]
-        self.accumulators[marker] = None
-        return Element(self, marker, dtype)
+        return Element(self, Accumulator(dtype.builtin), dtype)
 
     def combined(self, op_class: type[Operation], operands: Sequence[SSAValue]) -> SSAValue:
         """An op on an accumulator: remembered, and emitted for all elements at once later."""
         kind = KINDS.get(op_class.name)
-        terms = [o for o in operands if o not in self.accumulators]
-        if kind is None or len(terms) != 1 or any(self.accumulators.get(o) for o in operands):
+        terms = [o for o in operands if type(o) is not Accumulator]
+        if kind is None or len(terms) != 1 or any(map(reduction_of, operands)):
             raise Unsupported(f"a reduction by {op_class.name}")
-        marker = UnregisteredOp.with_name("flambeau.accumulator").create(result_types=[operands[0].type]).results[0]
-        self.accumulators[marker] = Reduction(kind, terms[0])
-        return marker
+        return Accumulator(operands[0].type, Reduction(kind, terms[0]))
 
     def _reduce(self, result: Any, out: Tensor, sizes: Sequence[Size], dims: Sequence[int]) -> Tensor:
-        reduction = self.accumulators.get(result.value) if isinstance(result, Element) else None
+        reduction = reduction_of(result.value) if isinstance(result, Element) else None
         if reduction is None:
             raise Unsupported("a reduction that is none of sum, product, extreme, all and any")
         term = self.spread(reduction.term, sizes)
@@ -662,6 +634,14 @@ class WholeBuilder(LinalgBuilder):
         if self.frames:
             raise Unsupported("a loop for each element")
         return super().while_loop(carried, condition, body)
+
+
+@by_identity
+def _dtype_of(type_: Any) -> DType:
+    for dtype in dtypes.DTYPES:
+        if dtype.builtin == type_:
+            return dtype
+    raise Unsupported(f"a scalar of type {type_}")
 
 
 JOINS: dict[str, Callable[[Element, Element], Element]] = {

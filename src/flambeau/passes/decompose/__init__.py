@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
+
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
 from flambeau.diagnostics import Unsupported
 from flambeau.dialects.torch.ops import TorchOp
+from flambeau.dialects.torch.schema import selects
 from flambeau.infer.builder import TorchBuilder, python_value
 from flambeau.infer.rules import InferenceError
 from flambeau.ir.builder import erase
 from flambeau.ir.conversion import Conversion, RuleTable
 from flambeau.passes.decompose.rules import DECOMPOSITIONS
 
-FAMILIES = ("pointwise", "reduce", "loss", "sort", "view")
+FAMILIES = ("fft", "index", "loss", "matmul", "pointwise", "reduce", "sort", "view")
 
 
 def decompositions() -> RuleTable:
@@ -27,9 +30,10 @@ class Decomposition(Conversion):
 
     stage = "decompose"
 
-    def __init__(self, builder: TorchBuilder) -> None:
+    def __init__(self, builder: TorchBuilder, is_kept: Callable[[str], bool]) -> None:
         super().__init__()
         self.builder = builder
+        self.is_kept = is_kept
         self.rules = decompositions()
 
     def convert_op(self, op: Operation) -> None:
@@ -37,7 +41,7 @@ class Decomposition(Conversion):
             for block in region.blocks:
                 self.convert_block(block)
         rule = self.rules.get(op.overload) if isinstance(op, TorchOp) else None
-        if rule is None:
+        if rule is None or self.is_kept(op.overload):  # type: ignore[attr-defined]
             return
         before, following, block = op.prev_op, op.next_op, op.parent_block()
         assert block is not None
@@ -60,12 +64,13 @@ class Decomposition(Conversion):
         """The op stays as it is."""
 
 
-def decompose(module: ModuleOp) -> ModuleOp:
-    """Apply the decompositions to a module in place."""
+def decompose(module: ModuleOp, keep: Collection[str] = ()) -> ModuleOp:
+    """Apply the decompositions to a module in place, but for the ops named in `keep`."""
+    is_kept = selects(keep)
     for function in module.ops:
         if isinstance(function, func.FuncOp):
             for block in function.body.blocks:
-                conversion = Decomposition(TorchBuilder(block))
+                conversion = Decomposition(TorchBuilder(block), is_kept)
                 conversion.convert_block(block)
                 conversion.finish()
     return module

@@ -7,6 +7,7 @@ from typing import Any
 from xdsl.ir import SSAValue
 
 from flambeau.infer.builder import TorchBuilder
+from flambeau.ir import dtypes
 from flambeau.passes.decompose.rules import decomposition
 
 
@@ -21,3 +22,18 @@ def cosine_similarity(t: TorchBuilder, x: SSAValue, y: SSAValue, dim: int, eps: 
 @decomposition("aten.pairwise_distance")
 def pairwise_distance(t: TorchBuilder, x: SSAValue, y: SSAValue, p: float, eps: float, keepdim: bool) -> SSAValue:
     return t.linalg_vector_norm(t.add(t.sub(x, y), eps), p, [-1], keepdim)
+
+
+@decomposition("aten.histc")
+def histc(t: TorchBuilder, x: SSAValue, bins: int, low: Any, high: Any) -> SSAValue:
+    """How many elements are in each of so many intervals of equal length; the last one has both of its ends."""
+    dtype = t.dtype(x)
+    flat = t.reshape(x, [-1])
+    if low == high:  # Then PyTorch asks the data.
+        low, high = t.amin(flat, [0]), t.amax(flat, [0])
+        is_one_point = t.to(t.eq(low, high), dtype)
+        low, high = t.sub(low, is_one_point), t.add(high, is_one_point)
+    is_inside = t.logical_and(t.ge(flat, low), t.le(flat, high))
+    place = t.mul(t.div(t.sub(flat, low), t.sub(high, low) if isinstance(high, SSAValue) else high - low), bins)
+    place = t.clamp(t.to(t.where(is_inside, place, t.zeros_like(place)), dtypes.int64), 0, bins - 1)
+    return t.index_add(t.zeros([bins], dtype=dtype), 0, place, t.to(is_inside, dtype))

@@ -1,0 +1,219 @@
+"""Quantising and dequantising: PyTorch's `quantized_decomposed` library, to the bit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from xdsl.ir import SSAValue
+
+from flambeau.diagnostics import Unsupported
+from flambeau.infer.promotion import promote_operands
+from flambeau.ir import dtypes
+from flambeau.ir.dtypes import BY_CODE, DType
+from flambeau.lowering.builder import Size, Tensor
+from flambeau.lowering.element import Element
+from flambeau.lowering.linalg.builder import LinalgBuilder
+from flambeau.lowering.linalg.rules import linalg_rule
+
+LIBRARY = "quantized_decomposed"
+
+
+def _affine(b: LinalgBuilder, x: Tensor, scale: Any, zero: Any, body: Callable[..., Element], dtype: DType) -> Tensor:
+    """One loop whose body sees an element, its scale and its zero point: numbers, or tensors that broadcast."""
+    tensors = [p for p in (scale, zero) if isinstance(p, Tensor)]
+
+    def at(e: Element, *parameters: Element) -> Element:
+        remaining = iter(parameters)
+        found = [next(remaining) if isinstance(p, Tensor) else p for p in (scale, zero)]
+        return body(e, *(b.scalar(p) if isinstance(p, SSAValue) else p for p in found))
+
+    return b.elementwise([x, *tensors], at, dtype, b.sizes(x))
+
+
+def _quantized(
+    b: LinalgBuilder, x: Tensor, scale: Any, zero: Any, low: int, high: int, work: DType, shift_first: bool = False
+) -> Tensor:
+    """Multiply with the inverse of the scale, round to even, shift by the zero point, clamp.
+
+    `work` is the dtype that PyTorch computes in; `shift_first` is for ops that round after the shift.
+    """
+
+    def body(e: Element, s: Any, z: Any) -> Element:
+        inverse = (1 / s.to(s.dtype.compute)).to(s.dtype).to(work) if isinstance(s, Element) else 1.0 / s
+        shift = z.to(work) if isinstance(z, Element) else z
+        steps = e.to(work) * inverse
+        steps = (steps + shift).round() if shift_first else steps.round() + shift
+        return steps.maximum(low).minimum(high)
+
+    return _affine(b, x, scale, zero, body, b.out_dtype)
+
+
+def _dequantized(b: LinalgBuilder, x: Tensor, scale: Any, zero: Any) -> Tensor:
+    """Subtract the zero point in integers, then multiply in the scale's dtype."""
+
+    def body(e: Element, s: Element, z: Element | None) -> Element:
+        if z is not None:
+            both = promote_operands([(e.dtype, 1), (z.dtype, 1)])
+            e = e.to(both) - z.to(both)
+        product = e.to(s.dtype.compute) * s.to(s.dtype.compute)
+        return product.to(s.dtype)
+
+    return _affine(b, x, scale, zero, body, b.out_dtype)
+
+
+# --- One scale for all ---
+
+
+@linalg_rule(f"{LIBRARY}.quantize_per_tensor")
+def quantize_per_tensor(b: LinalgBuilder, x: Tensor, scale: Any, zero: Any, low: int, high: int, dtype: int) -> Tensor:
+    return _quantized(b, x, scale, zero, low, high, dtypes.float32)
+
+
+@linalg_rule(f"{LIBRARY}.dequantize_per_tensor")
+def dequantize_per_tensor(
+    b: LinalgBuilder, x: Tensor, scale: Any, zero: Any, low: int, high: int, dtype: int, out_dtype: int | None
+) -> Tensor:
+    work = b.out_dtype.compute
+
+    def body(e: Element, s: Any, z: Any) -> Element:
+        s, z = (p.to(work) if isinstance(p, Element) else p for p in (s, z))
+        return (e.to(work) - z) * s
+
+    return _affine(b, x, scale, zero, body, b.out_dtype)
+
+
+def _single(b: LinalgBuilder, x: Tensor) -> Tensor:
+    """A tensor of one element, without dims."""
+    return b.reshape(x, [])
+
+
+@linalg_rule(f"{LIBRARY}.quantize_per_tensor.tensor")
+def quantize_per_tensor_tensor(b: LinalgBuilder, x: Tensor, scale: Tensor, zero: Tensor, *rest: Any) -> Tensor:
+    return quantize_per_tensor(b, x, _single(b, scale), _single(b, zero), *rest)
+
+
+@linalg_rule(f"{LIBRARY}.dequantize_per_tensor.tensor")
+def dequantize_per_tensor_tensor(b: LinalgBuilder, x: Tensor, scale: Tensor, zero: Tensor, *rest: Any) -> Tensor:
+    return dequantize_per_tensor(b, x, _single(b, scale), _single(b, zero), *rest)
+
+
+# --- A scale for each position along an axis ---
+
+
+def _along(b: LinalgBuilder, x: Tensor, parameters: Tensor, axis: int) -> Tensor:
+    """Parameters so that they broadcast along an axis."""
+    following = x.rank - 1 - b.dim(axis, x.rank)
+    return b.reshape(parameters, [b.size(parameters, 0), *[1] * following])
+
+
+@linalg_rule(f"{LIBRARY}.quantize_per_channel")
+def quantize_per_channel(
+    b: LinalgBuilder, x: Tensor, scales: Tensor, zeros: Tensor, axis: int, low: int, high: int, dtype: int
+) -> Tensor:
+    work = promote_operands([(dtypes.float32, 1), (scales.dtype, 1), (zeros.dtype, 1)])
+    return _quantized(b, x, _along(b, x, scales, axis), _along(b, x, zeros, axis), low, high, work)
+
+
+@linalg_rule(f"{LIBRARY}.dequantize_per_channel")
+def dequantize_per_channel(
+    b: LinalgBuilder, x: Tensor, scales: Tensor, zeros: Tensor | None, axis: int, *rest: Any
+) -> Tensor:
+    return _dequantized(b, x, _along(b, x, scales, axis), None if zeros is None else _along(b, x, zeros, axis))
+
+
+# --- A scale for each group of columns in a row ---
+
+
+def _in_groups(b: LinalgBuilder, x: Tensor, group: int, *parameters: Tensor | None) -> list[Any]:
+    """The tensor in rows of a group, and a column with a parameter for each row."""
+    width = b.size(x, -1)
+    if isinstance(width, int) and group > width:
+        group = width
+    rows = b.floordiv(b.product(b.sizes(x)), group)
+    columns: list[Size] = [rows, 1]
+    return [b.reshape(x, [rows, group]), *(None if p is None else b.reshape(p, columns) for p in parameters)]
+
+
+@linalg_rule(f"{LIBRARY}.quantize_per_channel_group")
+def quantize_per_channel_group(
+    b: LinalgBuilder, x: Tensor, scales: Tensor, zeros: Tensor, low: int, high: int, dtype: int, group: int
+) -> Tensor:
+    rows, scale, zero = _in_groups(b, x, group, scales, zeros)
+    work = promote_operands([(x.dtype, 1), (scales.dtype, 1), (zeros.dtype, 1)]).compute
+    return b.reshape(_quantized(b, rows, scale, zero, low, high, work, shift_first=True), b.sizes(x))
+
+
+@linalg_rule(f"{LIBRARY}.dequantize_per_channel_group")
+def dequantize_per_channel_group(
+    b: LinalgBuilder, x: Tensor, scales: Tensor, zeros: Tensor | None, low: int, high: int, dtype: int, group: int,
+    out_dtype: int,
+) -> Tensor:  # fmt: skip
+    rows, scale, zero = _in_groups(b, x, group, scales, zeros)
+    return b.reshape(_dequantized(b, rows, scale, zero), b.sizes(x))
+
+
+# --- Both at once, as models do while they are trained ---
+
+
+def _fake_quantized(b: LinalgBuilder, x: Tensor, scale: Any, zero: Any, low: int, high: int) -> Tensor:
+    """Floats rounded to what integers times a scale can be."""
+    work = b.out_dtype.compute
+
+    def body(e: Element, s: Any, z: Any) -> Element:
+        s, z = (p.to(work) if isinstance(p, Element) else e.to(work).like(p) for p in (s, z))
+        steps = (e.to(work) * (1 / s)).round() + z
+        return (steps.maximum(low).minimum(high) - z) * s
+
+    return _affine(b, x, scale, zero, body, b.out_dtype)
+
+
+linalg_rule("aten.fake_quantize_per_tensor_affine")(_fake_quantized)
+
+
+@linalg_rule("aten.fake_quantize_per_tensor_affine.tensor_qparams")
+def fake_quantize_tensor(b: LinalgBuilder, x: Tensor, scale: Tensor, zero: Tensor, low: int, high: int) -> Tensor:
+    return _fake_quantized(b, x, _single(b, scale), _single(b, zero), low, high)
+
+
+@linalg_rule("aten.fake_quantize_per_channel_affine")
+def fake_quantize_per_channel(
+    b: LinalgBuilder, x: Tensor, scales: Tensor, zeros: Tensor, axis: int, low: int, high: int
+) -> Tensor:
+    return _fake_quantized(b, x, _along(b, x, scales, axis), _along(b, x, zeros, axis), low, high)
+
+
+# --- Scales from the data ---
+
+
+def chosen_parameters(
+    b: LinalgBuilder, x: Tensor, low: int, high: int, eps: float, dtype: int, symmetric: bool
+) -> tuple[Tensor, Tensor]:
+    """The scale, in f32, and the zero point for the range of a tensor, which always includes 0."""
+    if x.dtype is not dtypes.float32:
+        raise Unsupported(f"choosing a scale for {x.dtype}", "Convert the tensor to float32 first.")
+    starts = [(float("inf"), x.dtype), (float("-inf"), x.dtype)]
+    ends = b.reduce([x], range(x.rank), starts, lambda e, least, most: (least.minimum(e), most.maximum(e)))
+
+    def parameters(least: Element, most: Element) -> tuple[Element, Element]:
+        least, most = least.minimum(0), most.maximum(0)
+        if symmetric:
+            scale = ((-least).maximum(most) / ((high - low) / 2)).maximum(eps)
+            return scale, least.like(128 if BY_CODE[dtype] is dtypes.uint8 else 0)
+        scale = ((most - least) / (high - low)).maximum(eps)
+        return scale, (low - (least / scale).round()).maximum(low).minimum(high)
+
+    scale, zero = b.elementwise(ends, parameters, (dtypes.float32, dtypes.int64))
+    return b.reshape(scale, [1]), b.reshape(zero, [1])
+
+
+def _choose(symmetric: bool) -> Callable[..., tuple[Tensor, Tensor]]:
+    def choose(b: LinalgBuilder, x: Tensor, low: int, high: int, eps: float, dtype: int) -> tuple[Tensor, Tensor]:
+        scale, zero = chosen_parameters(b, x, low, high, eps, dtype, symmetric)
+        return b.to(scale, b.out_dtype), zero
+
+    return choose
+
+
+linalg_rule(f"{LIBRARY}.choose_qparams.tensor")(_choose(False))
+linalg_rule(f"{LIBRARY}.choose_qparams_symmetric.tensor")(_choose(True))

@@ -1,0 +1,74 @@
+"""Values of bodies on whole tensors: what their types say, and values that no op gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from xdsl.dialects.builtin import TensorType, UnregisteredOp
+from xdsl.ir import Attribute, Operation, SSAValue
+
+T = TypeVar("T")
+
+
+def by_identity(function: Callable[[Any], T]) -> Callable[[Any], T]:
+    """Remember what a function says about an attribute: types are interned, and to hash one takes long."""
+    memo: dict[int, tuple[Attribute, T]] = {}
+
+    def look(attr: Any) -> T:
+        found = memo.get(id(attr))
+        if found is None or found[0] is not attr:
+            found = memo[id(attr)] = (attr, function(attr))
+        return found[1]
+
+    return look
+
+
+@by_identity
+def shape_in(type_: Any) -> tuple[int | None, ...]:
+    """The shape of a tensor type; None where it is dynamic."""
+    assert isinstance(type_, TensorType)
+    return tuple(None if d < 0 else d for d in type_.get_shape())
+
+
+def shape_of(value: SSAValue) -> tuple[int | None, ...]:
+    """The shape of a tensor value; None where it is dynamic."""
+    return shape_in(value.type)
+
+
+def is_wide(value: Any) -> bool:
+    """Whether a value is a tensor that stands for a scalar of a body."""
+    return isinstance(value, SSAValue) and isinstance(value.type, TensorType)
+
+
+_NOWHERE = UnregisteredOp.with_name("flambeau.nowhere").create()
+
+
+@dataclass(eq=False)
+class Placeholder(SSAValue[Any]):
+    """A value that stands for something until an op needs it, or for good. No op gives it."""
+
+    @property
+    def owner(self) -> Operation:
+        return _NOWHERE
+
+
+@dataclass
+class Reduction:
+    """What a body does with its accumulator: combines it with a term."""
+
+    kind: str
+    term: Any
+
+
+@dataclass(eq=False)
+class Accumulator(Placeholder):
+    """The accumulator of a reduction: as its body gets it, or what the body has made of it."""
+
+    reduction: Reduction | None = None
+
+
+def reduction_of(value: SSAValue) -> Reduction | None:
+    """What a body has done with its accumulator; None for values that are none."""
+    return value.reduction if type(value) is Accumulator else None

@@ -1,0 +1,77 @@
+"""Reading at indices in terms of simpler reads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from xdsl.ir import SSAValue
+
+from flambeau.infer.builder import TorchBuilder
+from flambeau.ir import dtypes
+from flambeau.passes.decompose.rules import decomposition
+
+SUM, MEAN, MAX = 0, 1, 2
+
+Four = tuple[SSAValue, SSAValue, SSAValue, SSAValue]
+
+
+@decomposition("aten._embedding_bag")
+def embedding_bag(
+    t: TorchBuilder,
+    weight: SSAValue,
+    indices: SSAValue,
+    offsets: SSAValue,
+    scale_grad_by_freq: bool,
+    mode: int,
+    sparse: bool,
+    per_sample_weights: SSAValue | None,
+    include_last_offset: bool,
+    padding_idx: int,
+) -> Four:
+    """The rows of each bag, added up; of the four results PyTorch uses the others for gradients."""
+    starts = t.slice(offsets, 0, 0, -1) if include_last_offset else offsets
+    [count], [bags] = t.shape(indices), t.shape(starts)
+    # Row i is in the last bag that begins at or before i.
+    begun = t.le(t.unsqueeze(starts, 0), t.unsqueeze(t.arange(count, dtype=dtypes.int64), 1))
+    bag = t.sub(t.sum(t.to(begun, dtypes.int64), [1]), 1)
+    is_member = t.ne(indices, padding_idx)
+    members = t.index_add(t.zeros([bags], dtype=dtypes.int64), 0, bag, t.to(is_member, dtypes.int64))
+    offset_to_bag = t.to(bag, t.dtype(offsets))
+    bag_size = t.to(members, t.dtype(offsets))
+    if mode == MAX:
+        result, most = _greatest(t, weight, indices, bag, is_member, members)
+        return result, offset_to_bag, bag_size, t.to(most, t.dtype(offsets))
+
+    is_narrow = t.dtype(weight) in (dtypes.float16, dtypes.bfloat16)
+    wide = dtypes.float32 if is_narrow else t.dtype(weight)
+    rows = t.to(t.embedding(weight, indices), wide)
+    if per_sample_weights is not None:
+        rows = t.mul(rows, t.unsqueeze(t.to(per_sample_weights, wide), 1))
+    rows = t.where(t.unsqueeze(is_member, 1), rows, t.zeros_like(rows))
+    result = t.index_add(t.zeros([bags, t.shape(weight)[1]], dtype=wide), 0, bag, rows)
+    if mode == MEAN:
+        result = t.div(result, t.to(t.unsqueeze(t.clamp(members, 1), 1), wide))
+    if mode == SUM and padding_idx < 0 and t.dtype(weight) in (dtypes.float32, dtypes.float16):
+        offset_to_bag = t.slice(offset_to_bag, 0, 0, 0)  # PyTorch has a kernel for this case that needs none.
+    return t.to(result, t.dtype(weight)), offset_to_bag, bag_size, bag_size
+
+
+def _greatest(
+    t: TorchBuilder, weight: SSAValue, indices: SSAValue, bag: SSAValue, is_member: SSAValue, members: SSAValue
+) -> tuple[SSAValue, SSAValue]:
+    """The greatest of each column in each bag, and the row of the table that it is from; 0 and -1 of empty bags."""
+    [bags], [count] = t.shape(members), t.shape(bag)
+    width = t.shape(weight)[1]
+    owner = t.unsqueeze(t.arange(bags, dtype=dtypes.int64), 1)
+    is_in_bag = t.unsqueeze(t.logical_and(t.eq(t.unsqueeze(bag, 0), owner), t.unsqueeze(is_member, 0)), 2)
+    rows = t.expand(t.unsqueeze(t.embedding(weight, indices), 0), [bags, count, width])
+    values, at = t.max(t.where(is_in_bag, rows, t.full_like(rows, float("-inf"))), 1)
+    is_empty = t.unsqueeze(t.eq(members, 0), 1)
+    row: Any = t.index_select(indices, 0, t.reshape(at, [-1]))
+    row = t.reshape(row, [bags, width])
+    return t.where(is_empty, t.zeros_like(values), values), t.where(is_empty, t.full_like(row, -1), row)
+
+
+@decomposition("aten._embedding_bag_forward_only")
+def embedding_bag_forward_only(t: TorchBuilder, weight: SSAValue, indices: SSAValue, *rest: Any) -> Four:
+    return embedding_bag(t, weight, indices, *rest)
