@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from flambeau.api import Module, OutputType
-from flambeau.engines.arrays import is_array, is_torch, to_numpy, to_torch
 from flambeau.engines.cache import ArtefactCache, cache_directory, cache_enabled, cache_key
 from flambeau.engines.calling import bind, finish
+from flambeau.ir.arrays import is_array, is_torch, to_numpy, to_torch
 
 ENTRY_POINTS = "flambeau.backends"
 """The group of entry points under which an installed package can offer a backend by name."""
