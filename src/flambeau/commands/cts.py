@@ -94,7 +94,7 @@ def cts_command(
         from flambeau.testing.runner import Plan, execute
         from flambeau.testing.selection import dtype_named, find_cases, select, suite_and_dtype
         from flambeau.testing.suites import SUITES
-        from flambeau.testing.workers import Limits
+        from flambeau.testing.workers import Limits, WorkerError
     except ImportError as e:
         raise usage_error(f"the compatibility test suite needs `pip install flambeau[torch,iree]`: {e}") from None
     try:
@@ -124,7 +124,7 @@ def cts_command(
         before = Run.load(compare) if compare else None
         with _progress(plan) as progress:
             run = execute(plan, progress)
-    except (ValueError, OSError) as e:
+    except (ValueError, OSError, WorkerError) as e:
         raise usage_error(str(e)) from None
     except KeyboardInterrupt:
         _messages.print("stopped; the same command goes on from here")
@@ -180,7 +180,8 @@ def _summary(run: Run) -> None:
     from flambeau.testing.results import EXCLUDED, FAIL, PASS, STATUSES, XPASS, share
     from flambeau.testing.xfail import failed
 
-    table = Table("suite", "dtype", "target", *STATUSES, "of those that count", title=f"on {run.about['backend']}")
+    table = Table("suite", "dtype", "target", *STATUSES, "passed", title=f"on {run.about['backend']}")
+    table.columns[2].no_wrap = table.columns[-1].no_wrap = True
     for suite in dict.fromkeys(r.suite for r in run.results):
         for dtype in dict.fromkeys(r.dtype for r in run.results if r.suite == suite):
             for target in run.about["targets"]:
@@ -188,7 +189,7 @@ def _summary(run: Run) -> None:
                 counted = sum(counts.values()) - counts[EXCLUDED]
                 passed = counts[PASS] + counts[XPASS]
                 table.add_row(
-                    suite, dtype, target, *map(str, counts.values()), f"{passed} of {counted} = {share(counts):.1%}"
+                    suite, dtype, target, *map(str, counts.values()), f"{passed}/{counted} {share(counts):.1%}"
                 )
     _console.print(table)
     bad = failed(run.results)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from pathlib import Path
 
 import click
 
@@ -68,3 +69,19 @@ def update(check: bool) -> None:
     for mark, names in (("+", added), ("-", removed), ("~", changed)):
         for name in names[:50]:
             click.echo(f"  {mark} {name}")
+
+
+@registry_command.command("stub")
+@click.option("--check", is_flag=True, help="Only say whether the stub is current; exit status 1 if it is not.")
+def stub(check: bool) -> None:
+    """Write the type stub of flambeau.ops anew from the snapshot."""
+    import flambeau.ops
+    from flambeau.frontends.nn.stub import stub_text
+
+    path, text = Path(flambeau.ops.__file__).with_suffix(".pyi"), stub_text()
+    is_current = path.exists() and path.read_text() == text
+    if not check and not is_current:
+        path.write_text(text)
+    click.echo("the stub is current" if is_current else "the stub differs" if check else f"wrote {path.name}")
+    if check and not is_current:
+        raise SystemExit(1)

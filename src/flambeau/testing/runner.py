@@ -153,13 +153,19 @@ def _only(make: Callable[[], Iterable[Sample]], index: int) -> list[Sample]:
     return list(make())[index : index + 1]
 
 
-def reproduce(id_: str, target: str = "linalg-on-tensors", sample: int | None = None, backend: str = "iree") -> Result:
+def reproduce(
+    id_: str,
+    target: str = "linalg-on-tensors",
+    sample: int | None = None,
+    backend: str = "iree",
+    files: Sequence[Path] = (),
+) -> Result:
     """Run one case here, in this process, and say what comes of it: for a debugger, or a bug report."""
     from flambeau.testing.batch import Batch
     from flambeau.testing.selection import suite_and_dtype
 
     suite, dtype = suite_and_dtype(id_)
-    cases = find_cases([suite] if suite != "user" else [], [dtype])
+    cases = find_cases([suite] if suite != "user" else [], [dtype], files)
     (case,) = select(cases, ids=[id_])
     if sample is not None:
         case = replace(case, samples=partial(_only, case.samples, sample))

@@ -42,33 +42,43 @@ def find_cases(suites: Iterable[str], dtypes: Iterable[str], files: Iterable[Pat
     for name in suites:
         cases |= load_suite(name, dtypes).cases
     for path in files:
-        load_file(path)
-    return cases | REGISTERED.cases
+        cases |= load_file(path)
+    return cases
 
 
-def load_file(path: Path) -> None:
-    """Import a file that registers cases, in our way or in that of torch-mlir's end-to-end suite."""
+_LOADED: dict[Path, dict[str, Case]] = {}
+
+
+def load_file(path: Path) -> dict[str, Case]:
+    """The cases that a file registers, in our way or in that of torch-mlir's end-to-end suite."""
     from flambeau.testing.upstream import importable_as_upstream
 
     if not path.is_file():
         raise ValueError(f"there is no file {path}")
+    path = path.resolve()
+    if path in _LOADED:
+        return _LOADED[path]
     name = f"flambeau_cases_{path.stem}"
-    if name in sys.modules:
-        return
+    before = dict(REGISTERED.cases)
+    REGISTERED.cases.clear()  # two files may have cases of one name
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    sys.path.insert(0, str(path.parent.resolve()))
+    sys.path.insert(0, str(path.parent))
     try:
         with importable_as_upstream():
             spec.loader.exec_module(module)
+        _LOADED[path] = dict(REGISTERED.cases)
     except Exception as error:
         del sys.modules[name]
         raise ValueError(f"{path} cannot be imported: {type(error).__name__}: {error}") from error
     finally:
         sys.path.pop(0)
+        REGISTERED.cases.clear()
+        REGISTERED.cases.update(before)
+    return _LOADED[path]
 
 
 def select(

@@ -22,6 +22,14 @@ PRELOAD = ("flambeau.testing.batch", "torch.testing._internal.common_methods_inv
 """What a worker is forked with, where the system can fork."""
 
 
+STILLBORN = 3
+"""How many workers may die before their first case until it is clear that all will."""
+
+
+class WorkerError(RuntimeError):
+    """Workers cannot do their work at all."""
+
+
 @dataclass(frozen=True)
 class Limits:
     """When a worker is given up."""
@@ -79,6 +87,7 @@ class Pool:
             self._context.set_forkserver_preload(list(PRELOAD))
         self._workers: list[_Worker] = []
         self.restarts = 0
+        self._stillborn = 0
 
     def run(self, queue: Sequence[Job], describe: Callable[[str], dict[str, Any]]) -> Iterator[Result]:
         """Run jobs; `describe` gives what a report says about a case that could not speak for itself."""
@@ -136,6 +145,7 @@ class Pool:
             yield from self._give_up(worker, "crash", waiting, describe)
             return
         worker.heard = time.monotonic()
+        self._stillborn = 0
         if isinstance(message, Result):
             worker.left.discard(message.key)
             yield message
@@ -163,6 +173,10 @@ class Pool:
         if worker.job is None:
             return
         cases, target, stage = worker.at
+        if stage == "start" and kind == "crash":
+            self._stillborn += 1
+            if self._stillborn == STILLBORN:
+                raise WorkerError(f"workers die before they begin{self._last_words()}")
         stage = stage if stage != "start" else "make"
         guilty = cases if len(cases) == 1 else worker.job.cases if len(worker.job.cases) == 1 else ()
         targets = [target] if target else sorted({t for _, t in worker.left})
@@ -178,6 +192,14 @@ class Pool:
                 reason=self._reason(kind, stage, worker.process.exitcode),
             )
         self._put_back(worker.left - blamed, suspects=set(cases) if not guilty else set(), waiting=waiting)
+
+    def _last_words(self) -> str:
+        """The last line that a worker printed."""
+        try:
+            lines = Path(self.setup.log).read_text(errors="replace").splitlines() if self.setup.log else []
+        except OSError:
+            lines = []
+        return f": {lines[-1].strip()} (more in {self.setup.log})" if lines else ""
 
     def _reason(self, kind: str, stage: str, exitcode: int | None) -> str:
         if kind == "timeout":
