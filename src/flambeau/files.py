@@ -65,8 +65,8 @@ def _read_weights(module: ModuleOp, path: Path, inline: Mapping[str, bytes]) -> 
     """The weights that a module refers to: those in its text, and those in the file beside it."""
     import numpy as np
 
-    from flambeau.engines.arrays import numpy_dtype
     from flambeau.engines.safetensors_file import read_safetensors, restore
+    from flambeau.ir.arrays import numpy_dtype
 
     found = read_safetensors(weights_path(path)) if weights_path(path).exists() else {}
     for name, spec in resources(module).items():
@@ -116,7 +116,7 @@ def signature_of(function: func.FuncOp) -> Signature:
 
 def with_literals(module: ModuleOp, weights: Mapping[str, Any]) -> ModuleOp:
     """A copy of a module that holds its weights as literals."""
-    from flambeau.engines.arrays import as_bytes
+    from flambeau.ir.arrays import as_bytes
 
     copy = module.clone()
     for op in copy.walk():
@@ -129,7 +129,7 @@ def with_literals(module: ModuleOp, weights: Mapping[str, Any]) -> ModuleOp:
 
 def resources_text(weights: Mapping[str, Any]) -> str:
     """The weights as the `dialect_resources` section that ends an MLIR file."""
-    from flambeau.engines.arrays import as_bytes
+    from flambeau.ir.arrays import as_bytes
 
     # A blob starts with its alignment as a 32-bit number.
     alignment = (64).to_bytes(4, "little").hex().upper()

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from flambeau.engines.arrays import dtype_of, is_array, is_numpy, numpy_dtype, overwrite, prefers_torch
+from flambeau.ir.arrays import dtype_of, is_array, is_numpy, numpy_dtype, overwrite, prefers_torch
 from flambeau.ir.module import Argument, ScalarSpec, Signature, TensorSpec
+from flambeau.ir.trees import Tree, flatten
 
 _INT64 = range(-(1 << 63), 1 << 63)
 
@@ -43,7 +44,7 @@ def answer_in_torch(signature: Signature, values: Sequence[Any], weights: Mappin
     for group in (passed, weights.values()):
         if (found := prefers_torch(group)) is not None:
             return found
-    return signature.in_spec is not None or signature.out_spec is not None
+    return any(spec is not None and not isinstance(spec, Tree) for spec in (signature.in_spec, signature.out_spec))
 
 
 def finish(signature: Signature, values: Sequence[Any], results: Sequence[Any]) -> Any:
@@ -51,6 +52,8 @@ def finish(signature: Signature, values: Sequence[Any], results: Sequence[Any]) 
     for mutation in signature.mutations:
         overwrite(values[mutation.argument], results[mutation.result])
     leaves = [o.constant if o.result is None else results[o.result] for o in signature.outputs]
+    if isinstance(signature.out_spec, Tree):
+        return signature.out_spec.unflatten(leaves)
     if signature.out_spec is not None:
         from torch.utils._pytree import tree_unflatten
 
@@ -71,9 +74,7 @@ def _flatten(signature: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]
     try:
         leaves: list[Any] = signature.in_spec.flatten_up_to((args, kwargs))
     except (ValueError, TypeError) as error:
-        from torch.utils._pytree import tree_structure
-
-        expected, given = describe_call(signature.in_spec), describe_call(tree_structure((args, kwargs)))
+        expected, given = describe_call(signature.in_spec), describe_call(_structure(signature.in_spec, (args, kwargs)))
         reason = "" if expected != given else f": {error}"
         raise TypeError(f"the program takes {expected} but was called with {given}{reason}") from None
     return leaves
@@ -91,6 +92,14 @@ def _flatten_by_name(signature: Signature, args: tuple[Any, ...], kwargs: dict[s
         reason = "; ".join(reasons) or f"called with {given}"
         raise TypeError(f"the program takes ({', '.join(names)}): {reason}")
     return [*args, *(kwargs[name] for name in names[len(args) :])]
+
+
+def _structure(like: Any, call: Any) -> Any:
+    if isinstance(like, Tree):
+        return flatten(call)[1]
+    from torch.utils._pytree import tree_structure
+
+    return tree_structure(call)
 
 
 def describe_call(spec: Any) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 from flambeau.engines.errors import EngineError
 from flambeau.ir.dtypes import BY_NAME
 from flambeau.ir.module import Argument, Mutation, Output, ScalarSpec, Signature, TensorSpec
+from flambeau.ir.trees import Tree
 
 
 def signature_to_json(name: str, signature: Signature) -> dict[str, Any]:
@@ -58,9 +59,11 @@ def _output_to_json(name: str, output: Output) -> dict[str, Any]:
     return {"result": None, "constant": output.constant}
 
 
-def _tree_to_json(what: str, spec: Any) -> str | None:
+def _tree_to_json(what: str, spec: Any) -> Any:
     if spec is None:
         return None
+    if isinstance(spec, Tree):
+        return {"tree": spec.to_json()}
     from torch.utils._pytree import treespec_dumps
 
     try:
@@ -73,9 +76,11 @@ def _tree_to_json(what: str, spec: Any) -> str | None:
         ) from error
 
 
-def _tree_from_json(text: str | None) -> Any:
+def _tree_from_json(text: Any) -> Any:
     if text is None:
         return None
+    if isinstance(text, dict):
+        return Tree.from_json(text["tree"])
     from torch.utils._pytree import treespec_loads
 
     return treespec_loads(text)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import torch
@@ -28,7 +27,6 @@ class TensorTable:
 
     def __init__(self, weights: Weights) -> None:
         self.weights = weights
-        self._names: set[str] = set(weights)
         self._resources: dict[Any, Attribute] = {}
 
     def contents(self, tensor: torch.Tensor, name: str, inline: int) -> tuple[Attribute, DType]:
@@ -53,14 +51,7 @@ class TensorTable:
 
     def resource_name(self, name: str) -> str:
         """A name for the weights that is not taken yet."""
-        base = re.sub(r"[^\w.$]", "_", name)
-        base = base if base[:1].isalpha() or base[:1] == "_" else f"_{base}"
-        candidate, count = base, 0
-        while candidate in self._names:
-            count += 1
-            candidate = f"{base}_{count}"
-        self._names.add(candidate)
-        return candidate
+        return self.weights.free_name(name)
 
 
 def identity(tensor: torch.Tensor) -> Any:

@@ -80,11 +80,29 @@ def type_of(result: Any) -> Attribute:
         return vtensor(result.shape, result.dtype.torch_type)
     if isinstance(result, list):
         types = {type_of(r) for r in result}
-        return list_of(types.pop() if len(types) == 1 else vtensor())
+        return list_of(types.pop() if len(types) == 1 else _common_type(result))
     kind = result.kind if isinstance(result, Unknown) else type(result)
     if kind is str:
         return STR
     return next((t for t, k in NUMBERS.items() if k is kind), NUMBER)
+
+
+def _common_type(tensors: Sequence[Any]) -> Attribute:
+    """The tightest type for all tensors of a list: sizes that differ are unknown."""
+    metas = [t for t in tensors if isinstance(t, Meta)]
+    if len(metas) != len(tensors) or len({(t.rank, t.dtype) for t in metas}) != 1:
+        return vtensor()
+    shape = tuple(dims[0] if len(set(dims)) == 1 else None for dims in zip(*(t.shape for t in metas), strict=True))
+    return vtensor(shape, metas[0].dtype.torch_type)
+
+
+def infer(schema: Schema, metas: Sequence[Any]) -> tuple[Any, ...]:
+    """What an op gives, for each of its results, from what is known of its arguments."""
+    rule = rules().get(schema.name)
+    if rule is None:
+        raise InferenceError(f"{schema.name} has no shape and dtype rule")
+    results = rule(*metas)
+    return results if isinstance(results, tuple) else (results,)
 
 
 class TorchBuilder(TorchEmitter):
@@ -107,11 +125,7 @@ class TorchBuilder(TorchEmitter):
 
     def build(self, schema: Schema, bound: Sequence[Any]) -> Any:
         """Append an op whose arguments are in the schema's order."""
-        rule = rules().get(schema.name)
-        if rule is None:
-            raise InferenceError(f"{schema.name} has no shape and dtype rule")
-        metas = rule(*(meta_of(v) for v in bound))
-        types = [type_of(m) for m in (metas if isinstance(metas, tuple) else (metas,))]
+        types = [type_of(m) for m in infer(schema, [meta_of(v) for v in bound])]
         operands = [self.argument(a.type, v) for a, v in zip(schema.arguments, bound, strict=True)]
         results = self.op(schema.name, operands, types)
         return results[0] if len(results) == 1 else tuple(results)

@@ -51,8 +51,14 @@ def _frame_location(frame: Frame) -> Attribute:
 @cache
 def location_of_trace(stack_trace: str | None, name: str | None = None) -> Attribute:
     """The MLIR location of a traceback: the innermost line, called from the next one out, and so on."""
+    return location_of_frames(frames_of_trace(stack_trace or ""), name)
+
+
+@cache
+def location_of_frames(frames: tuple[Frame, ...], name: str | None = None) -> Attribute:
+    """The same of frames, outermost first."""
     location: Attribute = UNKNOWN
-    for frame in frames_of_trace(stack_trace or ""):
+    for frame in frames:
         here = _frame_location(frame)
         location = here if location is UNKNOWN else CallSiteLoc(here, location)
     if name:

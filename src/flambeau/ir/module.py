@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -67,9 +68,9 @@ class Signature:
     outputs: tuple[Output, ...]
     mutations: tuple[Mutation, ...] = ()
     in_spec: Any = None
-    """PyTorch's tree spec of `(args, kwargs)`; None for a flat list of arguments."""
+    """PyTorch's tree spec of `(args, kwargs)`, or our own `Tree`; None for a flat list of arguments."""
     out_spec: Any = None
-    """PyTorch's tree spec of the result; None for the flat list (a single output is returned bare)."""
+    """The same of the result; None for the flat list (a single output is returned bare)."""
     inputs: tuple[int | None, ...] | None = None
     """For each leaf of `in_spec`, the argument that it feeds; None where the program does not need it."""
 
@@ -88,6 +89,16 @@ class Weights(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return len(self.tensors)
+
+    def free_name(self, name: str) -> str:
+        """A name like this one that is not taken yet, and that MLIR takes as the name of a resource."""
+        base = re.sub(r"[^\w.$]", "_", name)
+        base = base if base[:1].isalpha() or base[:1] == "_" else f"_{base}"
+        candidate, count = base, 0
+        while candidate in self.tensors:
+            count += 1
+            candidate = f"{base}_{count}"
+        return candidate
 
     @property
     def nbytes(self) -> int:

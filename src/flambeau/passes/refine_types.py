@@ -6,11 +6,40 @@ types of what they carry no longer change.
 
 from __future__ import annotations
 
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects import func
+from xdsl.dialects.builtin import FunctionType, ModuleOp
+from xdsl.ir import Block, Region
 
+from flambeau.dialects.torch.ops import ClassTypeOp, GlobalSlotOp, NnModuleOp
+from flambeau.ir.builder import erase
 from flambeau.passes.evaluate.evaluator import Evaluator, Features
 
 
 def refine_types(module: ModuleOp) -> ModuleOp:
     """Rewrite the module in place."""
+    if module.body.blocks and module.body.block.first_op is not None:
+        if not any(isinstance(op, func.FuncOp | ClassTypeOp | NnModuleOp | GlobalSlotOp) for op in module.ops):
+            return _refine_loose_ops(module)
     return Evaluator("refine types", Features(infer=True)).run(module)
+
+
+def _refine_loose_ops(module: ModuleOp) -> ModuleOp:
+    """Ops that stand in the module itself are evaluated as the body of a function."""
+    body = Block()
+    _move(module.body.block, body)
+    body.add_op(func.ReturnOp())
+    function = func.FuncOp("loose", FunctionType.from_lists([], []), Region(body))
+    module.body.block.add_op(function)
+    Evaluator("refine types", Features(infer=True)).run(module)
+    body = function.body.block
+    assert body.last_op is not None
+    erase(body.last_op)
+    _move(body, module.body.block)
+    erase(function)
+    return module
+
+
+def _move(source: Block, target: Block) -> None:
+    for op in list(source.ops):
+        op.detach()  # type: ignore[no-untyped-call]
+        target.add_op(op)

@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from flambeau.dialects.torch.schema import Argument, Schema, parse_schema
+from flambeau.dialects.torch.schema import REQUIRED, Argument, Schema, SchemaType, parse_schema
 
 SNAPSHOT = Path(__file__).with_name("registry.json")
 NAMESPACES = ("aten", "prim", "prims", "quantized")
@@ -122,6 +122,24 @@ def _overload_names() -> dict[str, list[str]]:
     for name in (*snapshot().declarations, *EXTENSIONS):
         names.setdefault(".".join(name.split(".")[:2]), []).append(name)
     return names
+
+
+def scalar_twin(schema_: Schema, given: list[Any]) -> tuple[Schema, list[Any]]:
+    """`add.Tensor(x, 2)` is `add.Scalar(x, 2)`: where a number stands for a tensor, use the overload for numbers."""
+    for i, (argument, value) in enumerate(zip(schema_.arguments, given, strict=True)):
+        if i == 0 or not argument.type.is_tensor or argument.type.is_list or not isinstance(value, (int, float)):
+            continue
+        suffix = schema_.overload_name.replace("Tensor", "Scalar")
+        twin = schema(f"{schema_.namespace}.{schema_.base_name}.{suffix}")
+        if twin is None or twin is schema_ or len(twin.arguments) < len(given):
+            break
+        if [a.name for a in twin.arguments[: len(given)]] != [a.name for a in schema_.arguments]:
+            break
+        extra = [a.default for a in twin.arguments[len(given) :]]
+        if any(e is REQUIRED for e in extra):
+            break
+        return twin, [*given, *extra]
+    return schema_, given
 
 
 def is_upstream(name: str) -> bool:
@@ -311,8 +329,8 @@ _ODS_BASE = {
 }  # fmt: skip
 
 
-def _ods_type(argument: Argument) -> str:
-    t = argument.type
+def ods_type(t: SchemaType) -> str:
+    """The name that ODS has for an argument type: `AnyTorchOptionalTensorType`."""
     base = _ODS_BASE.get(t.base, "Any")
     if t.is_list:
         element = ("Optional" if t.elements_optional else "") + ("Tensor" if base == "Tensor" else f"Torch{base}")
@@ -338,10 +356,10 @@ def ods_text(s: Schema) -> str:
         "]> {",
         f'  let summary = "Generated op for `{signature_text(s)}`";',
         "  let arguments = (ins",
-        ",\n".join(f"    {_ods_type(a)}:${a.name}" for a in s.arguments),
+        ",\n".join(f"    {ods_type(a.type)}:${a.name}" for a in s.arguments),
         "  );",
         "  let results = (outs",
-        ",\n".join(f"    {_ods_type(r)}:${n}" for r, n in zip(s.returns, results, strict=True)),
+        ",\n".join(f"    {ods_type(r.type)}:${n}" for r, n in zip(s.returns, results, strict=True)),
         "  );",
         f'  let assemblyFormat = "{operands} attr-dict{colon}{arrow}";',
         "}",

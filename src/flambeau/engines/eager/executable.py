@@ -8,9 +8,9 @@ from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
 
-from flambeau.engines.arrays import is_numpy, is_torch, to_numpy, to_torch
 from flambeau.engines.eager.interpreter import Interpreter
 from flambeau.engines.executable import ProgramExecutable
+from flambeau.ir.arrays import is_numpy, is_torch, to_numpy, to_torch
 from flambeau.ir.module import Signature
 
 

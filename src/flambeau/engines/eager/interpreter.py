@@ -24,8 +24,8 @@ from flambeau.dialects.torch.ops import (
     NnModuleOp,
 )
 from flambeau.dialects.torch.types import VTensorType
-from flambeau.engines.arrays import is_numpy, to_torch
 from flambeau.engines.errors import EngineError, RunError
+from flambeau.ir.arrays import is_numpy, to_torch
 
 Rule = Callable[["Frame", Operation, Sequence[Any]], Any]
 """Takes the op and its operands' values, gives its result, or a sequence of them if there are several."""

@@ -8,8 +8,8 @@ import iree.runtime as rt
 import numpy as np
 import numpy.typing as npt
 
-from flambeau.engines.arrays import as_bytes, dtype_of, is_torch, numpy_dtype
 from flambeau.ir import dtypes
+from flambeau.ir.arrays import as_bytes, dtype_of, is_torch, numpy_dtype
 from flambeau.ir.dtypes import DType
 
 _ALIGNMENT = 64

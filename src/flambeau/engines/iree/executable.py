@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy.typing as npt
 
-from flambeau.engines.arrays import dtype_of, is_torch, to_torch
 from flambeau.engines.cache import write_atomically
 from flambeau.engines.errors import EngineError
 from flambeau.engines.executable import ProgramExecutable
@@ -19,6 +18,7 @@ from flambeau.engines.iree.flags import host_cpu
 from flambeau.engines.iree.runtime import Program
 from flambeau.engines.safetensors_file import read_safetensors, restore, write_safetensors
 from flambeau.engines.signature_json import signature_from_json, signature_to_json
+from flambeau.ir.arrays import dtype_of, is_torch, to_torch
 from flambeau.ir.dtypes import BY_NAME
 from flambeau.ir.module import Signature
 

@@ -12,9 +12,9 @@ from typing import Any
 import iree.runtime as rt
 import numpy as np
 
-from flambeau.engines.arrays import as_bytes, is_array, prefers_torch
 from flambeau.engines.errors import EngineError, RunError
 from flambeau.engines.iree.buffers import from_buffer_view, memory_of, overlaps, to_buffer_view
+from flambeau.ir.arrays import as_bytes, is_array, prefers_torch
 from flambeau.ir.module import ScalarSpec, TensorSpec
 
 DEVICES = ("local-task", "local-sync")

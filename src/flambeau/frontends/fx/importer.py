@@ -340,7 +340,8 @@ class GraphImporter:
         given = _bind(schema, node) if schema is not None else None
         if schema is None or given is None:
             schema, given = _foreign_schema(name, target, node)
-        name, schema, given = _scalar_twin(name, schema, given)
+        schema, given = registry.scalar_twin(schema, given)
+        name = schema.name
         if updates_statistics(schema, node):
             self._batch_norm(node)
             return
@@ -643,25 +644,6 @@ def _foreign_schema(name: str, target: Any, node: Node) -> tuple[Schema, list[An
     if given is None:
         raise Problem(f"the call does not fit the schema {text}", "This is a malformed graph.")
     return schema, given
-
-
-def _scalar_twin(name: str, schema: Schema, given: list[Any]) -> tuple[str, Schema, list[Any]]:
-    """`add.Tensor(x, 2)` is `add.Scalar(x, 2)`: where a number stands for a tensor, use the overload for numbers."""
-    for i, (argument, value) in enumerate(zip(schema.arguments, given, strict=True)):
-        if i == 0 or not argument.type.is_tensor or argument.type.is_list or not isinstance(value, (int, float)):
-            continue
-        base = ".".join(name.split(".")[:2])
-        suffix = schema.overload_name.replace("Tensor", "Scalar")
-        twin = registry.schema(f"{base}.{suffix}")
-        if twin is None or twin is schema or len(twin.arguments) < len(given):
-            break
-        if [a.name for a in twin.arguments[: len(given)]] != [a.name for a in schema.arguments]:
-            break
-        extra = [a.default for a in twin.arguments[len(given) :]]
-        if any(e is REQUIRED for e in extra):
-            break
-        return twin.name, twin, [*given, *extra]
-    return name, schema, given
 
 
 def _known_number(value: Any) -> bool | int | float:
