@@ -12,16 +12,27 @@ SOURCES := src tests bench examples
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test fuzz lint bench docs clean
+.PHONY: help demo test cts browser fuzz lint bench docs clean
 
 help: ## List these targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(INSTALLED) ## Compile a ResNet-50 and an OPT-125M, run them on IREE, compare with eager PyTorch
 	@$(BIN)/python examples/demo.py $(ARGS)
 
-test: lint ## Check the sources (lint), then run all tests (ARGS="-k bert" selects)
+test: lint browser ## Check the sources (lint), then run all tests (ARGS="-k bert" selects)
 	@$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
+
+cts: $(INSTALLED) ## Run the whole compatibility test suite on IREE, for hours; goes on where it was stopped
+	@$(BIN)/flambeau cts --suite all --dtype all --jobs $(JOBS) --html cts.html $(ARGS)
+
+# The page that `flambeau cts --html` writes is tested in Chromium. Without it that test says so; nothing else needs it.
+browser:
+	@command -v chromium chromium-browser google-chrome >/dev/null || \
+	  { command -v apt-get >/dev/null && { test "$$(id -u)" = 0 || sudo -n true 2>/dev/null; } && \
+	    echo "installing Chromium from the system's packages" && \
+	    $$(test "$$(id -u)" = 0 || echo sudo) sh -c 'apt-get update -qq; apt-get install -y -qq --no-install-recommends chromium' \
+	      >/dev/null 2>&1; } || echo "no Chromium, and none can be installed here: the report page will not be tested in a browser"
 
 fuzz: $(INSTALLED) ## Run 2,000 random TorchScript programs behind every pass (ARGS="--seed 17" shows one)
 	@PYTHONPATH=tests $(BIN)/python -m fuzz --jobs $(JOBS) $(ARGS)
@@ -40,7 +51,7 @@ docs: $(INSTALLED) ## Build the documentation into site/
 	@$(BIN)/mkdocs build --quiet --strict
 
 clean: ## Remove build outputs and caches; keeps .venv
-	@rm -rf build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis .fuzz src/*.egg-info
+	@rm -rf build dist site .cts cts.html .pytest_cache .mypy_cache .ruff_cache .hypothesis .fuzz src/*.egg-info
 	@find $(wildcard $(SOURCES)) -type d -name __pycache__ -prune -exec rm -rf {} +
 
 $(INSTALLED): pyproject.toml constraints.txt

@@ -48,6 +48,7 @@ def _file(**kwargs: Any) -> click.Path:
 @click.option("--level", type=click.Choice(["core", "full"]), help="Judge by this level; exit 1 below it.")
 @click.option("-k", "patterns", multiple=True, help="Only cases whose id contains, or matches, this.")
 @click.option("--case", "ids", multiple=True, help="Only the case with this id.")
+@click.option("--failed", type=_file(exists=True), help="Only what did not pass in this JSON report.")
 @click.option("--cases", "files", multiple=True, type=_file(exists=True), help="A Python file with cases of your own.")
 @click.option("--every", default=1, type=click.IntRange(1), help="Only every n-th case.")
 @click.option("--jobs", "-j", default=2, show_default=True, type=click.IntRange(1), help="Worker processes.")
@@ -60,6 +61,8 @@ def _file(**kwargs: Any) -> click.Path:
 @click.option("--junit", type=_file(), help="Write the results as JUnit's XML.")
 @click.option("--json", "json_file", type=_file(), help="Write the results here too.")
 @click.option("--compare", type=_file(exists=True), help="Show what changed since this JSON report; exit 1 if worse.")
+@click.option("--matrix", type=_file(), help="Write what passes, op by target by dtype, as Markdown.")
+@click.option("--from", "reports", multiple=True, type=_file(exists=True), help="Run nothing: report on these results.")
 @click.option("--list", "list_only", is_flag=True, help="List the cases and stop.")
 def cts_command(
     backend: str,
@@ -69,6 +72,7 @@ def cts_command(
     level: str | None,
     patterns: tuple[str, ...],
     ids: tuple[str, ...],
+    failed: Path | None,
     files: tuple[Path, ...],
     every: int,
     jobs: int,
@@ -81,6 +85,8 @@ def cts_command(
     junit: Path | None,
     json_file: Path | None,
     compare: Path | None,
+    matrix: Path | None,
+    reports: tuple[Path, ...],
     list_only: bool,
 ) -> None:
     """Try a backend with PyTorch's own op database, edge values, dynamic shapes and models.
@@ -90,6 +96,7 @@ def cts_command(
     """
     try:
         from flambeau.api import OutputType
+        from flambeau.testing.report.comparison import compare_runs
         from flambeau.testing.results import Run
         from flambeau.testing.runner import Plan, execute
         from flambeau.testing.selection import dtype_named, find_cases, select, suite_and_dtype
@@ -98,6 +105,8 @@ def cts_command(
     except ImportError as e:
         raise usage_error(f"the compatibility test suite needs `pip install flambeau[torch,iree]`: {e}") from None
     try:
+        if failed:
+            ids += _failed_in(Run.load(failed))
         if ids and not suites:
             suites, dtypes = (tuple({pair[k]: None for pair in map(suite_and_dtype, ids)}) for k in (0, 1))
         elif not suites and not files:
@@ -122,8 +131,11 @@ def cts_command(
                 click.echo(case.id)
             return
         before = Run.load(compare) if compare else None
-        with _progress(plan) as progress:
-            run = execute(plan, progress)
+        if reports:
+            run = _expected(backend, Run.merge([Run.load(path) for path in reports]))
+        else:
+            with _progress(plan) as progress:
+                run = execute(plan, progress)
     except (ValueError, OSError, WorkerError) as e:
         raise usage_error(str(e)) from None
     except KeyboardInterrupt:
@@ -131,10 +143,22 @@ def cts_command(
         sys.exit(130)
     if update_xfail:
         run = _update_xfail(backend, run)
+    comparison = compare_runs(before, run) if before else None
+    _write(run, comparison, html, junit, json_file, matrix)
     _summary(run)
-    comparison = _compared(before, run) if before else None
-    _write(run, comparison, html, junit, json_file)
+    if comparison is not None:
+        _show_comparison(comparison)
     sys.exit(0 if _judged(run, level, comparison) else 1)
+
+
+def _failed_in(run: Run) -> tuple[str, ...]:
+    """The ids of the cases of a run that failed on some target."""
+    from flambeau.testing.results import FAIL, XFAIL
+
+    found = tuple(dict.fromkeys(r.case for r in run.results if r.status in (FAIL, XFAIL)))
+    if not found:
+        raise ValueError("nothing failed in that report")
+    return found
 
 
 @contextmanager
@@ -162,9 +186,6 @@ def _progress(plan: Plan) -> Iterator[Any]:
 
 
 def _update_xfail(spec: str, run: Run) -> Run:
-    from dataclasses import replace
-
-    from flambeau.testing.results import FAIL, PASS, XFAIL, XPASS, Run
     from flambeau.testing.xfail import XfailSet, xfail_path
 
     xfail = XfailSet(xfail_path(run.about["backend"], spec))
@@ -172,16 +193,26 @@ def _update_xfail(spec: str, run: Run) -> Run:
     xfail.update(run.results)
     xfail.save()
     _messages.print(f"{xfail.path}: {before} expected failures before, {len(xfail)} now")
-    plain = {XFAIL: FAIL, XPASS: PASS}
-    return Run(run.about, [xfail.apply(replace(r, status=plain.get(r.status, r.status))) for r in run.results])
+    return _expected(spec, run)
+
+
+def _expected(spec: str, run: Run) -> Run:
+    """A run in the light of what the XFAIL set says now."""
+    from flambeau.testing.results import Run
+    from flambeau.testing.xfail import XfailSet, xfail_path
+
+    xfail = XfailSet(xfail_path(run.about["backend"], spec))
+    return Run(run.about, [xfail.apply(r) for r in run.results])
 
 
 def _summary(run: Run) -> None:
     from flambeau.testing.results import EXCLUDED, FAIL, PASS, STATUSES, XPASS, share
     from flambeau.testing.xfail import failed
 
-    table = Table("suite", "dtype", "target", *STATUSES, "passed", title=f"on {run.about['backend']}")
-    table.columns[2].no_wrap = table.columns[-1].no_wrap = True
+    present = [s for s in STATUSES if s == PASS or run.counts()[s]]
+    table = Table("suite", "dtype", "target", *present, "passed", title=f"on {run.about['backend']}", pad_edge=False)
+    for column in table.columns:
+        column.no_wrap = True
     for suite in dict.fromkeys(r.suite for r in run.results):
         for dtype in dict.fromkeys(r.dtype for r in run.results if r.suite == suite):
             for target in run.about["targets"]:
@@ -189,32 +220,33 @@ def _summary(run: Run) -> None:
                 counted = sum(counts.values()) - counts[EXCLUDED]
                 passed = counts[PASS] + counts[XPASS]
                 table.add_row(
-                    suite, dtype, target, *map(str, counts.values()), f"{passed}/{counted} {share(counts):.1%}"
+                    suite,
+                    dtype,
+                    target.removesuffix("-on-tensors"),
+                    *(str(counts[s]) for s in present),
+                    f"{passed}/{counted} {share(counts):.1%}",
                 )
     _console.print(table)
     bad = failed(run.results)
     for result in bad[:SHOWN]:
         color = "red" if result.status == FAIL else "yellow"
         why = f"{result.stage}: {result.reason}" if result.status == FAIL else f"expected to fail: {result.expected}"
-        _console.print(f"[{color}]{result.status}[/] {escape(result.case)} on {result.target}", highlight=False)
-        _console.print(f"    {escape(why)}", highlight=False)
+        _console.print(f"[{color}]{result.status}[/] {escape(result.case)} on {result.target}", highlight=False, soft_wrap=True)
+        _console.print(f"    {escape(why)}", highlight=False, soft_wrap=True)
         if result.mismatch:
-            _console.print(f"    {escape(result.detail.splitlines()[0])}", highlight=False)
+            _console.print(f"    {escape(result.detail.splitlines()[0])}", highlight=False, soft_wrap=True)
     if len(bad) > SHOWN:
         _console.print(f"and {len(bad) - SHOWN} more; the reports have them all")
 
 
-def _compared(before: Run, run: Run) -> Comparison:
-    from flambeau.testing.report.comparison import compare_runs
-
-    found = compare_runs(before, run)
+def _show_comparison(found: Comparison) -> None:
     if not found:
         _console.print("nothing changed since the other report")
     for title, color, pairs in (("better", "green", found.better), ("worse", "red", found.worse)):
         for was, now in pairs:
             line = f"{now.case} on {now.target}"
             why = f"{now.stage}: {now.reason}" if title == "worse" else f"was {was.stage}: {was.reason}"
-            _console.print(f"[{color}]{title}[/] {escape(line)} ({escape(why)})", highlight=False)
+            _console.print(f"[{color}]{title}[/] {escape(line)} ({escape(why)})", highlight=False, soft_wrap=True)
     for was, now in found.other:
         _console.print(
             f"other failure: {escape(now.case)} on {now.target} ({escape(now.reason)}, was {escape(was.reason)})"
@@ -223,11 +255,15 @@ def _compared(before: Run, run: Run) -> Comparison:
         _console.print(f"[yellow]slower[/] {escape(now.case)} on {now.target}: {ratio:.1f} times, relative to eager")
     if found.new or found.gone:
         _console.print(f"{len(found.new)} results are new, {len(found.gone)} are gone")
-    return found
 
 
 def _write(
-    run: Run, comparison: Comparison | None, html: Path | None, junit: Path | None, json_file: Path | None
+    run: Run,
+    comparison: Comparison | None,
+    html: Path | None,
+    junit: Path | None,
+    json_file: Path | None,
+    matrix: Path | None,
 ) -> None:
     if html:
         from flambeau.testing.report.html import write_html
@@ -237,6 +273,10 @@ def _write(
         from flambeau.testing.report.junit import write_junit
 
         write_junit(run, junit)
+    if matrix:
+        from flambeau.testing.report.matrix import write_matrix
+
+        write_matrix(run, matrix)
     if json_file:
         run.save(json_file)
 
@@ -250,6 +290,6 @@ def _judged(run: Run, level: str | None, comparison: Comparison | None) -> bool:
     if level is None:
         return good and not failed(run.results)
     for standing in standings(run, LEVELS[level]):
-        _console.print(f"[{'green' if standing.reached else 'red'}]{standing}[/]", highlight=False)
+        _console.print(f"[{'green' if standing.reached else 'red'}]{standing}[/]", highlight=False, soft_wrap=True)
         good = good and standing.reached
     return good

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -145,6 +145,19 @@ class Run:
             return Run(data["run"], [Result.from_json(r) for r in data["results"]])
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ValueError(f"{path} is not a report of a run: {error}") from error
+
+    @staticmethod
+    def merge(runs: Sequence[Run]) -> Run:
+        """Several runs on one backend as one; of two results of a case on a target, the later run's counts."""
+        backends = {r.about.get("backend") for r in runs}
+        if len(backends) > 1:
+            raise ValueError(f"these are runs on different backends: {', '.join(sorted(map(str, backends)))}")
+        results = {result.key: result for run in runs for result in run.results}
+        about = dict(runs[-1].about)
+        for name in ("suites", "dtypes", "targets"):
+            about[name] = list(dict.fromkeys(value for run in runs for value in run.about[name]))
+        about["seconds"] = round(sum(run.about.get("seconds", 0) for run in runs), 1)
+        return Run(about, list(results.values()))
 
     def counts(self, **where: str) -> dict[str, int]:
         """How many results have each status, of those with the given fields."""

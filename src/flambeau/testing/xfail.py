@@ -43,10 +43,10 @@ class XfailSet:
     def apply(self, result: Result) -> Result:
         """A result in the light of what was expected."""
         reason = self.reason(result.case, result.target)
+        plain = {XPASS: PASS, XFAIL: FAIL}.get(result.status, result.status)
         if reason is None:
-            return result
-        status = {PASS: XPASS, FAIL: XFAIL}.get(result.status, result.status)
-        return replace(result, status=status, expected=reason)
+            return replace(result, status=plain, expected="")
+        return replace(result, status={PASS: XPASS, FAIL: XFAIL}.get(plain, plain), expected=reason)
 
     def update(self, results: Iterable[Result]) -> None:
         """Set what these results say; what they say nothing about stays."""

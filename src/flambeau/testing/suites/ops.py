@@ -164,7 +164,8 @@ def _family_of_tensor_op(name: str) -> str:
 
 
 def _aten_name(info: Any) -> str:
-    return str(info.aten_name or info.name).rpartition(".")[2]
+    name = str(info.aten_name or info.name)
+    return name.removeprefix("nn.functional.").replace("linalg.", "linalg_").replace("special.", "special_")
 
 
 def _core_ops() -> set[str]:

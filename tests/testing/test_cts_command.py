@@ -1,0 +1,176 @@
+"""`flambeau cts` from the command line: exit statuses, files, levels, expected failures, a sample of the suites."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from click.testing import CliRunner, Result
+
+from flambeau.commands import flambeau
+
+HERE = Path(__file__).parent
+EXAMPLES = HERE.parents[1] / "examples"
+CASES = str(HERE / "cases_of_all_kinds.py")
+
+
+def cts(*args: Any) -> Result:
+    return CliRunner().invoke(flambeau, ["cts", "-j", "1", *map(str, args)])
+
+
+def test_what_passes_exits_with_0_and_writes_what_is_asked_for(tmp_path: Path) -> None:
+    html, junit, data = tmp_path / "r.html", tmp_path / "r.xml", tmp_path / "r.json"
+    done = cts("--cases", CASES, "-k", "passes", "--html", html, "--junit", junit, "--json", data)
+    assert done.exit_code == 0, done.output
+    assert "2/2 100.0%" in done.output
+    assert html.read_text().startswith("<!doctype html>")
+    suites = ElementTree.parse(junit).getroot()
+    assert [(s.get("name"), s.get("tests"), s.get("failures")) for s in suites] == [
+        ("linalg-on-tensors", "2", "0"),
+        ("stablehlo", "2", "0"),
+        ("tosa", "2", "0"),
+    ]
+    report = json.loads(data.read_text())
+    assert {r["status"] for r in report["results"]} == {"pass"}
+    assert len(report["run"]["digest"]) == 64
+
+
+def test_a_failure_exits_with_1_until_it_is_expected_and_a_pass_then_does(tmp_path: Path) -> None:
+    backend = tmp_path / "mine.py"
+    shutil.copy(HERE / "bad_backend.py", backend)
+    options = ("--backend", backend, "--cases", CASES, "-k", "is_refused", "-k", "is_wrong", "-k", "passes_too")
+    first = cts(*options, "--json", tmp_path / "first.json")
+    assert first.exit_code == 1
+    assert "fail user/is_wrong/float32 on linalg-on-tensors" in first.output
+    assert "result 0[3]: 9.5, expected 9.0" in first.output
+    known = cts(*options, "--update-xfail")
+    assert known.exit_code == 0, known.output
+    assert json.loads((tmp_path / "mine.xfail.json").read_text()) == {
+        "linalg-on-tensors": {
+            "user": {
+                "compare: wrong values": ["is_wrong/float32"],
+                "compile: RuntimeError: no hyperbolic functions on this chip": ["is_refused/float32"],
+            }
+        }
+    }
+    assert cts(*options).exit_code == 0
+    backend.write_text(backend.read_text().replace("math.tanh", "math.nothing"))  # the next release of the compiler
+    mended = cts(*options, "--compare", tmp_path / "first.json")
+    assert mended.exit_code == 1
+    assert "xpass user/is_refused/float32" in mended.output
+    assert "better user/is_refused/float32 on linalg-on-tensors (was compile: RuntimeError" in mended.output
+
+
+def test_getting_worse_exits_with_1(tmp_path: Path) -> None:
+    good, bad = tmp_path / "good.json", HERE / "bad_backend.py"
+    options = ("--cases", CASES, "-k", "is_wrong", "--target", "linalg-on-tensors")
+    assert cts(*options, "--json", good).exit_code == 0
+    worse = cts(*options, "--backend", bad, "--compare", good, "--out", tmp_path / "other")
+    assert worse.exit_code == 1
+    assert "worse user/is_wrong/float32 on linalg-on-tensors (compare: wrong values)" in worse.output
+
+
+@pytest.mark.parametrize("example", ["backend.py", "remote_backend.py"])
+def test_the_examples_reach_a_level(example: str, tmp_path: Path) -> None:
+    options = ("--backend", EXAMPLES / example, "--suite", "ops", "--level", "core", "--every", "12")
+    done = cts(*options, "--dtype", "f32,bool")
+    assert done.exit_code == 0, done.output
+    assert "level core on linalg-on-tensors: reached" in done.output
+
+
+def test_below_a_level_exits_with_1(tmp_path: Path) -> None:
+    done = cts("--backend", HERE / "bad_backend.py", "--case", "ops/tanh/float32", "--level", "full")
+    assert done.exit_code == 1
+    assert "level full on linalg-on-tensors: not reached, 0.0% of 1 lowered cases pass and" in done.output
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (("--suite", "nix"), "there is no suite 'nix'; there are ops, edge, dynamic, models"),
+        (("--dtype", "f31"), "there is no dtype 'f31'; there are f64, f32"),
+        (("--backend", "nix"), "there is no backend 'nix'"),
+        (("--target", "nix"), "unknown output type 'nix'"),
+        (("--case", "add"), "'add' is not the id of a case"),
+        (("--case", "ops/nix/float32"), "there is no case 'ops/nix/float32'"),
+        (("-k", "nothing of that name"), "no case is selected"),
+    ],
+)
+def test_mistakes_exit_with_2(options: tuple[str, ...], message: str) -> None:
+    done = cts(*options)
+    assert done.exit_code == 2
+    assert message in done.output
+    assert "Traceback" not in done.output
+
+
+def test_cases_can_be_listed() -> None:
+    done = cts("--suite", "edge", "--dtype", "f16,i64", "--list", "-k", "nan_clamp")
+    assert done.output.split() == [
+        f"edge/{n}/{d}" for n in ("nan_clamp", "nan_clamp_tensor") for d in ("float16", "int64")
+    ]
+
+
+UPSTREAM = """
+import torch
+from torch_mlir_e2e_test.framework import TestUtils
+from torch_mlir_e2e_test.registry import register_test_case
+from torch_mlir_e2e_test.annotations import annotate_args, export
+
+
+class AddModule(torch.nn.Module):
+    @export
+    @annotate_args([None, ([-1], torch.float32, True), ([-1], torch.int64, True)])
+    def forward(self, a, b):
+        return a + b
+
+    @export
+    def twice(self, a):
+        return a * 2
+
+
+@register_test_case(module_factory=lambda: AddModule())
+def AddModule_basic(module, tu: TestUtils):
+    module.forward(tu.rand(4, low=-1.0), tu.randint(4, high=5))
+    module.twice(tu.nans(2, 2))
+
+
+# ==============================================================================
+
+
+@register_test_case(module_factory=lambda: AddModule())
+def AddModule_wrong(module, tu: TestUtils):
+    module.forward(tu.rand(4), tu.randint(4))
+"""
+
+
+def test_a_suite_of_torch_mlir_runs_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "upstream_suite.py"
+    path.write_text(UPSTREAM)
+    done = cts("--cases", path, "--json", tmp_path / "r.json", "--target", "stablehlo")
+    assert done.exit_code == 0, done.output
+    results = json.loads((tmp_path / "r.json").read_text())["results"]
+    assert [(r["name"], r["status"], r["calls"]) for r in results] == [
+        ("AddModule_basic", "pass", 2),
+        ("AddModule_wrong", "pass", 1),
+    ]
+
+
+SAMPLES = [
+    ("ops", "f32", 15),
+    ("ops", "i64,bool,bf16", 60),
+    ("ops", "f16,c64", 60),
+    ("edge", "f32,i64,f16", 20),
+    ("dynamic", "f32", 45),
+    ("models", "f32", 40),
+]
+
+
+@pytest.mark.parametrize("suite, dtypes, every", SAMPLES)
+def test_a_sample_of_the_suite_is_as_expected(suite: str, dtypes: str, every: int) -> None:
+    """The cases that the XFAIL set names fail, and all others pass, on all three targets."""
+    done = cts("--suite", suite, "--dtype", dtypes, "--every", every)
+    assert done.exit_code == 0, done.output
