@@ -205,6 +205,11 @@ def _expected(spec: str, run: Run) -> Run:
     return Run(run.about, [xfail.apply(r) for r in run.results])
 
 
+def _line(text: str) -> None:
+    """Print a line as it is, however narrow the terminal."""
+    _console.print(text, highlight=False, soft_wrap=True)
+
+
 def _summary(run: Run) -> None:
     from flambeau.testing.results import EXCLUDED, FAIL, PASS, STATUSES, XPASS, share
     from flambeau.testing.xfail import failed
@@ -231,10 +236,10 @@ def _summary(run: Run) -> None:
     for result in bad[:SHOWN]:
         color = "red" if result.status == FAIL else "yellow"
         why = f"{result.stage}: {result.reason}" if result.status == FAIL else f"expected to fail: {result.expected}"
-        _console.print(f"[{color}]{result.status}[/] {escape(result.case)} on {result.target}", highlight=False, soft_wrap=True)
-        _console.print(f"    {escape(why)}", highlight=False, soft_wrap=True)
+        _line(f"[{color}]{result.status}[/] {escape(result.case)} on {result.target}")
+        _line(f"    {escape(why)}")
         if result.mismatch:
-            _console.print(f"    {escape(result.detail.splitlines()[0])}", highlight=False, soft_wrap=True)
+            _line(f"    {escape(result.detail.splitlines()[0])}")
     if len(bad) > SHOWN:
         _console.print(f"and {len(bad) - SHOWN} more; the reports have them all")
 
@@ -246,7 +251,7 @@ def _show_comparison(found: Comparison) -> None:
         for was, now in pairs:
             line = f"{now.case} on {now.target}"
             why = f"{now.stage}: {now.reason}" if title == "worse" else f"was {was.stage}: {was.reason}"
-            _console.print(f"[{color}]{title}[/] {escape(line)} ({escape(why)})", highlight=False, soft_wrap=True)
+            _line(f"[{color}]{title}[/] {escape(line)} ({escape(why)})")
     for was, now in found.other:
         _console.print(
             f"other failure: {escape(now.case)} on {now.target} ({escape(now.reason)}, was {escape(was.reason)})"
@@ -290,6 +295,6 @@ def _judged(run: Run, level: str | None, comparison: Comparison | None) -> bool:
     if level is None:
         return good and not failed(run.results)
     for standing in standings(run, LEVELS[level]):
-        _console.print(f"[{'green' if standing.reached else 'red'}]{standing}[/]", highlight=False, soft_wrap=True)
+        _line(f"[{'green' if standing.reached else 'red'}]{standing}[/]")
         good = good and standing.reached
     return good

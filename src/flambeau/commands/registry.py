@@ -54,7 +54,7 @@ def list_(prefix: str) -> None:
 @registry_command.command("update")
 @click.option("--check", is_flag=True, help="Only say whether the snapshot differs; exit status 1 if it does.")
 def update(check: bool) -> None:
-    """Write the snapshot anew from the installed torch, and say what changed."""
+    """Write the snapshot, and the type stub of flambeau.ops, anew from the installed torch, and say what changed."""
     from flambeau.dialects.torch import registry
 
     if check:
@@ -65,6 +65,7 @@ def update(check: bool) -> None:
             raise SystemExit(1)
         return
     added, removed, changed = registry.write_snapshot()
+    _write_stub()
     click.echo(f"{len(added)} ops added, {len(removed)} removed, {len(changed)} changed")
     for mark, names in (("+", added), ("-", removed), ("~", changed)):
         for name in names[:50]:
@@ -75,6 +76,14 @@ def update(check: bool) -> None:
 @click.option("--check", is_flag=True, help="Only say whether the stub is current; exit status 1 if it is not.")
 def stub(check: bool) -> None:
     """Write the type stub of flambeau.ops anew from the snapshot."""
+    is_current = _write_stub(check)
+    click.echo("the stub is current" if is_current else "the stub differs" if check else "the stub is written anew")
+    if check and not is_current:
+        raise SystemExit(1)
+
+
+def _write_stub(check: bool = False) -> bool:
+    """Write the stub if it is not current; gives whether it was."""
     import flambeau.ops
     from flambeau.frontends.nn.stub import stub_text
 
@@ -82,6 +91,4 @@ def stub(check: bool) -> None:
     is_current = path.exists() and path.read_text() == text
     if not check and not is_current:
         path.write_text(text)
-    click.echo("the stub is current" if is_current else "the stub differs" if check else f"wrote {path.name}")
-    if check and not is_current:
-        raise SystemExit(1)
+    return is_current

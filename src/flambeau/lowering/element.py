@@ -451,7 +451,15 @@ class Element:
         return self._unary(math.CosOp, complex.CosOp)
 
     def tan(self) -> Element:
-        return self._unary(math.TanOp, complex.TanOp)
+        if self.dtype.is_complex:
+            return self._unary(math.TanOp, complex.TanOp)
+        # Near a pole all depends on the distance to it, so quarter turns are taken away in parts that are exact.
+        turns = (self * (2 / pymath.pi)).round()
+        rest = self
+        for part in (1.5703125, 4.837512969970703e-04, 7.54978995489188216e-08):
+            rest = rest - turns * part
+        sin, cos = abs(rest).sin().copysign(rest), rest.cos()
+        return (turns.fmod(2) == 0).select(sin / cos, -cos / sin)
 
     def tanh(self) -> Element:
         return self._unary(math.TanhOp, complex.TanhOp)
@@ -497,7 +505,8 @@ class Element:
     def acosh(self) -> Element:
         t = self - 1
         small = (t + (t * (self + 1)).sqrt()).log1p()
-        return (self > 1e10).select(self.log() + pymath.log(2), small)
+        inside = (self > 1e10).select(self.log() + pymath.log(2), small)
+        return (self < 1).select(pymath.nan, inside)  # there the square may overflow to infinity
 
     def atanh(self) -> Element:
         a = abs(self)

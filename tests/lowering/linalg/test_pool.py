@@ -36,6 +36,19 @@ def test_max_pool_stride_padding_dilation() -> None:
     )
 
 
+def test_a_lone_window_larger_than_its_input() -> None:
+    x = ramp(2, 3, 8, 8)
+    check_all(
+        [
+            case(F.avg_pool2d, x, 640, ceil_mode=True),
+            case(F.avg_pool2d, x, 9, 9, 2, True),
+            case(F.avg_pool2d, x, 9, 9, 2, True, False),
+            case(F.avg_pool2d, x, 30, 30, 4, True, divisor_override=3),
+            case(F.max_pool2d, x, 64, ceil_mode=True),
+        ]
+    )
+
+
 def test_ceil_mode_drops_windows_that_start_in_the_right_border() -> None:
     cases = []
     for size in (5, 6, 7, 8):

@@ -35,6 +35,11 @@ class Windows:
         stride = per_dim(stride, n) if stride not in ([], ()) else kernel
         size = b.sizes(x)[-n:]
         out = [_window_count(b, *args, ceil_mode) for args in zip(size, kernel, stride, padding, dilation, strict=True)]
+        # Of a lone window, what lies beyond the border is nothing but work: EfficientNet's has 640 by 640 on 8 by 8.
+        kernel = [
+            min(k, n + 2 * p) if isinstance(n, int) and count == 1 and d == 1 else k
+            for k, n, p, d, count in zip(kernel, size, padding, dilation, out, strict=True)
+        ]
         return cls(kernel, stride, padding, dilation, size, out)
 
     def pad(self, b: LinalgBuilder, x: Tensor, value: Any) -> Tensor:

@@ -343,7 +343,7 @@ def atan(x: Element) -> Element:
     for factor in (-1.38776856032e-1, 1.99777106478e-1, -3.33329491539e-1):
         series = series * square + factor
     angle = start + (series * square * folded + folded)
-    return (x < 0).select(-angle, angle)
+    return (x == 0).select(x, (x < 0).select(-angle, angle))  # which keeps the sign of a zero
 
 
 @formula("math.atan2")
