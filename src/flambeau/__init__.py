@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from flambeau import fx as fx
+    from flambeau import helion as helion
+    from flambeau import nn as nn
+    from flambeau import ops as ops
     from flambeau import torchscript as torchscript
     from flambeau.api import Module as Module
     from flambeau.api import OutputType as OutputType
@@ -14,6 +17,9 @@ if TYPE_CHECKING:
     from flambeau.api import load as load
     from flambeau.diagnostics import CompileError as CompileError
     from flambeau.diagnostics import Diagnostic as Diagnostic
+    from flambeau.frontends.nn.context import set_default_dtype as set_default_dtype
+    from flambeau.tracing import module_context as module_context
+    from flambeau.tracing import trace as trace
 
 __version__ = "0.1.0"
 
@@ -24,10 +30,16 @@ _HOMES = {
     "OutputType": "flambeau.api",
     "CompileError": "flambeau.diagnostics",
     "Diagnostic": "flambeau.diagnostics",
+    "module_context": "flambeau.tracing",
+    "set_default_dtype": "flambeau.frontends.nn.context",
+    "trace": "flambeau.tracing",
 }
-_SUBMODULES = ("fx", "torchscript")
+_SUBMODULES = ("fx", "helion", "nn", "ops", "torchscript")
 
-__all__ = ["CompileError", "Diagnostic", "Module", "OutputType", "compile", "fx", "load", "torchscript"]
+__all__ = [
+    "CompileError", "Diagnostic", "Module", "OutputType", "compile", "fx", "load", "module_context", "nn", "ops",
+    "set_default_dtype", "torchscript", "trace",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

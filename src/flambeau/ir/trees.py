@@ -27,13 +27,14 @@ class Tree:
         """The leaves of a value that must have this structure; ValueError if it has another."""
         if self.type is None:
             return [value]
-        if not isinstance(value, self.type) or len(value) != len(self.parts):
+        children = list(value) if isinstance(value, (list, tuple, dict)) and isinstance(value, self.type) else None
+        if children is None or len(children) != len(self.parts):
             raise ValueError(f"expected a {self.type.__name__} of {len(self.parts)}, got {type(value).__name__}")
         if isinstance(value, dict):
             if set(value) != set(self.context):
                 raise ValueError(f"expected the keys {list(self.context)}, got {list(value)}")
-            value = [value[key] for key in self.context]
-        return [leaf for part, item in zip(self.parts, value, strict=True) for leaf in part.flatten_up_to(item)]
+            children = [value[key] for key in self.context]
+        return [leaf for part, item in zip(self.parts, children, strict=True) for leaf in part.flatten_up_to(item)]
 
     def unflatten(self, leaves: Sequence[Any]) -> Any:
         """A value of this structure."""
