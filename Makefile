@@ -8,11 +8,12 @@ BIN := .venv/bin
 # Without the constraints, a dependency could bring in another torch: no pip install here goes without them.
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 INSTALLED := .venv/.installed
+LIGHT := .venv-light
 SOURCES := src tests bench examples
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test cts browser fuzz lint bench docs clean
+.PHONY: help demo test light cts browser fuzz lint bench docs clean
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -20,8 +21,12 @@ help: ## List these targets
 demo: $(INSTALLED) ## Compile a ResNet-50 and an OPT-125M, run them on IREE, compare with eager PyTorch
 	@$(BIN)/python examples/demo.py $(ARGS)
 
-test: lint browser ## Check the sources (lint), then run all tests (ARGS="-k bert" selects)
+test: lint browser light ## Check the sources (lint), then run all tests (ARGS="-k bert" selects)
 	@$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
+
+light: $(LIGHT)/.installed ## Test the frontend that needs no PyTorch in an environment without it
+	@$(LIGHT)/bin/python -c 'import importlib.util, sys; sys.exit(bool(importlib.util.find_spec("torch")))'
+	@$(LIGHT)/bin/python -m pytest --quiet tests/frontends/nn
 
 cts: $(INSTALLED) ## Run the whole compatibility test suite on IREE, for hours; goes on where it was stopped
 	@$(BIN)/flambeau cts --suite all --dtype all --jobs $(JOBS) --html cts.html $(ARGS)
@@ -50,12 +55,17 @@ bench: $(INSTALLED) ## Measure compile time and memory beside torch-mlir (ARGS="
 docs: $(INSTALLED) ## Build the documentation into site/
 	@$(BIN)/mkdocs build --quiet --strict
 
-clean: ## Remove build outputs and caches; keeps .venv
+clean: ## Remove build outputs and caches; keeps .venv and .venv-light
 	@rm -rf build dist site .cts cts.html .pytest_cache .mypy_cache .ruff_cache .hypothesis .fuzz src/*.egg-info
 	@find $(wildcard $(SOURCES)) -type d -name __pycache__ -prune -exec rm -rf {} +
+
+$(LIGHT)/.installed: pyproject.toml constraints.txt
+	@test -x $(LIGHT)/bin/python || $(PYTHON) -m venv $(LIGHT)
+	@$(LIGHT)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[iree]' pytest
+	@touch $@
 
 $(INSTALLED): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@echo "installing into .venv (minutes the first time)"
-	@$(PIP_INSTALL) -e '.[cli,torch,iree,test,dev]'
+	@$(PIP_INSTALL) -e '.[cli,torch,iree,helion,test,dev]'
 	@touch $@

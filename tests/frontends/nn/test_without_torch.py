@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 import flambeau
 from flambeau.frontends.nn.stub import stub_text
@@ -63,7 +64,7 @@ def python(code: str, *args: str) -> str:
 
 
 def test_from_a_checkpoint_to_numbers(tmp_path: Path) -> None:
-    import torch
+    torch = pytest.importorskip("torch", reason="it makes the checkpoint here; test_examples.py has some that are made")
 
     body = torch.nn.Sequential(
         torch.nn.Linear(8, 16), torch.nn.GELU(), torch.nn.LayerNorm(16), torch.nn.Linear(16, 4)
@@ -98,6 +99,7 @@ def test_the_stub_is_current() -> None:
 
 
 def test_the_stub_serves_a_type_checker(tmp_path: Path) -> None:
+    pytest.importorskip("mypy")
     head = "from flambeau import ops\ndef f(x: ops.Tensor) -> ops.Tensor:\n"
     good, bad = f"{head}    return ops.softmax(x, -1).reshape(2, 3) + 1\n", f'{head}    return ops.softmax(x, "one")\n'
     for text, status in ((good, 0), (bad, 1)):
