@@ -134,9 +134,9 @@ class Element:
 
     def _float_to_float(self, dtype: DType) -> Element:
         if dtype.size > self.dtype.size:
-            return self.emit(arith.ExtFOp, (self,), dtype, _FAST)
+            return self.emit(arith.ExtFOp, (self,), dtype)
         if dtype.size < self.dtype.size:
-            return self.emit(arith.TruncFOp, (self,), dtype, _FAST)
+            return self.emit(arith.TruncFOp, (self,), dtype)
         return self.to(dtypes.float32).to(dtype)
 
     # --- Complex numbers ---

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from xdsl.dialects.builtin import IntegerType, TensorType, i1, i64
+from xdsl.dialects.builtin import IntegerType, TensorType, f32, f64, i1, i64
 from xdsl.ir import Attribute, SSAValue
 
 from flambeau.diagnostics import Unsupported
@@ -33,7 +33,7 @@ SAME: dict[str, str] = {
     "complex.neg": "negate", "complex.exp": "exponential", "complex.expm1": "exponential_minus_one",
     "complex.log": "log", "complex.log1p": "log_plus_one", "complex.sqrt": "sqrt", "complex.sin": "sine",
     "complex.cos": "cosine", "complex.tan": "tan", "complex.tanh": "tanh", "complex.pow": "power",
-    "complex.abs": "abs", "complex.create": "complex", "complex.re": "real", "complex.im": "imag",
+    "complex.abs": "abs", "complex.re": "real", "complex.im": "imag",
 }  # fmt: skip
 """Ops that have a twin."""
 
@@ -80,6 +80,13 @@ def cmpi(b: StablehloBuilder, v: Sequence[SSAValue], element: Attribute, propert
     predicate = properties["predicate"].value.data
     x, y = (flipped(b, o) for o in v) if predicate >= 6 and element_of(v[0]) != i1 else v
     return compare(b, _SIGNED[predicate], x, y)
+
+
+@rule("complex.create")
+def complex_create(b: StablehloBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
+    if element_of(v[0]) not in (f32, f64):
+        raise Unsupported("StableHLO's complex numbers are pairs of 32- or 64-bit floats")
+    return b.on("complex", v, element)
 
 
 @rule("complex.eq")
