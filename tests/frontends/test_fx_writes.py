@@ -352,3 +352,24 @@ def test_batch_norm_updates_its_statistics() -> None:
     model = nn.Sequential(nn.BatchNorm1d(4, momentum=0.3)).train()
     runs_like_eager(model, torch.randn(6, 4), calls=2)
     assert model[0].num_batches_tracked.item() == 2
+
+
+def test_instance_norm_updates_its_statistics() -> None:
+    model = nn.Sequential(nn.InstanceNorm1d(4, momentum=0.3, affine=True, track_running_stats=True)).train()
+    runs_like_eager(model, torch.randn(3, 4, 5), calls=2)
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_native_norms_update_what_they_are_given(training: bool) -> None:
+    class Norms(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            for name in "abcd":
+                self.register_buffer(name, torch.rand(4) + 0.5)
+
+        def forward(self, x: Tensor) -> tuple[Any, ...]:
+            aten = torch.ops.aten
+            legit = aten._native_batch_norm_legit(x, None, None, self.a, self.b, training, 0.2, 1e-5)
+            return *legit[:3], aten.native_batch_norm(x, None, None, self.c, self.d, training, 0.2, 1e-5)[0]
+
+    runs_like_eager(Norms(), torch.randn(3, 4, 5), calls=2)

@@ -57,6 +57,10 @@ def absolute(x: Meta) -> Meta:
     "aten.logit", "aten.sinc", "aten.deg2rad", "aten.rad2deg", "aten.erfinv", "aten.lgamma", "aten.digamma", "aten.i0",
     "aten.special_expit", "aten.special_expm1", "aten.special_entr", "aten.special_ndtri", "aten.special_erfcx",
     "aten.arctan", "aten.special_log_ndtr", "aten.special_i0e", "aten.special_i1", "aten.special_i1e", "aten.mvlgamma",
+    "aten.special_airy_ai", "aten.special_spherical_bessel_j0",
+    *(f"aten.special_{kind}{order}" for order in (0, 1) for kind in (
+        "bessel_j", "bessel_y", "modified_bessel_i", "modified_bessel_k", "scaled_modified_bessel_k",
+    )),
 )  # fmt: skip
 def float_unary(x: Meta, *_: Any) -> Meta:
     return Meta(x.shape, promoted_float(x))
@@ -67,7 +71,12 @@ def angle(x: Meta) -> Meta:
     return Meta(x.shape, floating(x.dtype).real)
 
 
-@infer_rule("aten.polygamma")
+@infer_rule("aten.frexp.Tensor")
+def frexp(x: Meta) -> tuple[Meta, Meta]:
+    return x, Meta(x.shape, dtypes.int32)
+
+
+@infer_rule("aten.polygamma", "aten.special_polygamma")
 def polygamma(n: Any, x: Meta) -> Meta:
     return float_unary(x)
 
@@ -99,6 +108,10 @@ def arithmetic(x: Any, y: Any) -> Meta:
     "aten.copysign.Scalar", "aten.xlogy.Tensor", "aten.xlogy.Scalar_Other", "aten.xlogy.Scalar_Self",
     "aten.true_divide.Scalar", "aten.divide.Tensor", "aten.divide.Scalar", "aten.logaddexp", "aten.logaddexp2",
     "aten.special_xlog1py", "aten.special_zeta", "aten.igamma", "aten.igammac", "aten.ldexp.Tensor", "aten.arctan2",
+    *(f"aten.special_{polynomial}{overload}" for overload in ("", ".n_scalar", ".x_scalar") for polynomial in (
+        *(f"{shift}chebyshev_polynomial_{kind}" for shift in ("", "shifted_") for kind in "tuvw"),
+        "hermite_polynomial_h", "hermite_polynomial_he", "laguerre_polynomial_l", "legendre_polynomial_p",
+    )),
 )  # fmt: skip
 def float_binary(x: Any, y: Any) -> Meta:
     return Meta(broadcast_metas(x, y), promoted_float(x, y))

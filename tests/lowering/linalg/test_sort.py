@@ -49,3 +49,40 @@ def test_many_greatest() -> None:
 
 def test_dynamic() -> None:
     check_all([(lambda x: x.sort(), (INTS.float(),)), (lambda x: torch.topk(x, 2), (INTS.float(),))], dynamic=True)
+
+
+def test_medians_and_modes() -> None:
+    frequent = torch.tensor([[1, 3, 3, 2, 2], [4, 4, 0, 4, 0], [5, 1, 2, 3, 4]])
+    distinct = torch.tensor([[3.0, NAN, -1.0, INF, 3.5], [NAN, 0.0, 2.0, -INF, NAN], [1.0, 2.0, 3.0, 4.0, 5.0]])
+    check_all(
+        [
+            (lambda x: x.median(), (ROWS,)),
+            (lambda x: x.nanmedian(), (ROWS,)),
+            (lambda x: x.median(), (INTS,)),
+            (lambda x: x.median(1), (INTS,)),
+            (lambda x: x.median(-1, True), (distinct[2:].clone(),)),
+            (lambda x: x.median(1).values, (distinct,)),
+            (lambda x: x.nanmedian(1).values, (distinct,)),
+            (lambda x: x.nanmedian(0, True).values, (distinct,)),
+            (lambda x: x.median(), (torch.tensor(4.0),)),
+            (lambda x: x.mode(), (frequent,)),
+            (lambda x: x.mode(0, True), (frequent,)),
+            (lambda x: x.mode(), (distinct[2:].clone(),)),
+            (lambda x: x.mode(), (torch.tensor([True, False, True]),)),
+            (lambda x: torch.quantile(x, torch.tensor([0.0, 0.3, 1.0]), dim=1), (ROWS,)),
+            (lambda x: torch.nanquantile(x, 0.6, dim=0, keepdim=True), (ROWS,)),
+        ]
+    )
+
+
+def test_distinct_elements() -> None:
+    x = torch.tensor([[3, 1, 1], [2, 3, 3]])
+    run = {"return_inverse": True, "return_counts": True}
+    check_all(
+        [
+            (lambda x: torch.unique(x, **run), (x,)),
+            (lambda x: torch.unique(x), (x.float(),)),
+            (lambda x: torch.unique_consecutive(x, **run), (x,)),
+            (lambda x: torch.unique_consecutive(x, return_counts=True), (torch.tensor([1.0, 1.0, NAN, NAN]),)),
+        ]
+    )

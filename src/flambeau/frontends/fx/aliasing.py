@@ -15,10 +15,12 @@ from flambeau.dialects.torch.schema import Schema
 HARMLESS = frozenset({"aten.detach_", "aten.requires_grad_", "aten.resolve_conj", "aten.alias"})
 
 # In place, but on the tensor's shape and not on its contents: the object becomes another view of its storage.
-RESHAPING = frozenset({
-    "aten.squeeze_", "aten.squeeze_.dim", "aten.squeeze_.dims", "aten.unsqueeze_", "aten.t_", "aten.transpose_",
-    "aten.swapaxes_", "aten.swapdims_",
-})  # fmt: skip
+RESHAPING = {
+    "aten.squeeze_": "aten.squeeze", "aten.squeeze_.dim": "aten.squeeze.dim", "aten.squeeze_.dims": "aten.squeeze.dims",
+    "aten.unsqueeze_": "aten.unsqueeze", "aten.t_": "aten.t", "aten.transpose_": "aten.transpose.int",
+    "aten.swapaxes_": "aten.swapaxes", "aten.swapdims_": "aten.swapdims", "aten.resize_": "aten.resize",
+    "aten.resize_as_": "aten.resize_as",
+}  # fmt: skip
 
 
 def op_name(target: Any) -> str:
@@ -58,8 +60,8 @@ def analyze(graph: Graph) -> Aliasing:
     for node in graph.nodes:
         schema = schema_of(node)
         if schema is not None and updates_statistics(schema, node):
-            writes.extend(a for a in node.args[3:5] if isinstance(a, Node))
-        if schema is None or not schema.is_mutable or schema.name in HARMLESS | RESHAPING:
+            writes.extend(a for a in statistics_of(schema, node) if isinstance(a, Node))
+        if schema is None or not schema.is_mutable or schema.name in HARMLESS | RESHAPING.keys():
             continue
         writes.extend(_arguments_where(node, schema, lambda a: a.alias is not None and a.alias.is_write))
     if not writes:
@@ -85,9 +87,31 @@ def analyze(graph: Graph) -> Aliasing:
     return result
 
 
+# Norms that write their running mean and variance in training, of which not all schemas tell, and the argument that
+# says whether this is training. Those with none have schemas that say that they write.
+_TRAINED = {
+    "aten.batch_norm": "training", "aten.native_batch_norm": "training", "aten._native_batch_norm_legit": None,
+    "aten.instance_norm": "use_input_stats", "aten._batch_norm_with_update": None,
+}  # fmt: skip
+
+
 def updates_statistics(schema: Schema, node: Node) -> bool:
-    """Whether this is a batch norm in training: it writes its running mean and variance, and its schema is silent."""
-    return schema.name == "aten.batch_norm" and len(node.args) > 5 and node.args[5] is True
+    """Whether this is a norm in training: it writes its running mean and variance."""
+    if schema.name not in _TRAINED:
+        return False
+    flag = _TRAINED[schema.name]
+    is_training = flag is None or _given(schema, node, flag) is True
+    return is_training and (schema.name == "aten.batch_norm" or any(v is not None for v in statistics_of(schema, node)))
+
+
+def statistics_of(schema: Schema, node: Node) -> list[Any]:
+    """The running mean and variance of a norm."""
+    return [_given(schema, node, name) for name in ("running_mean", "running_var")]
+
+
+def _given(schema: Schema, node: Node, name: str) -> Any:
+    at = schema.index[name]
+    return node.args[at] if at < len(node.args) else node.kwargs.get(name)
 
 
 def schema_of(node: Node) -> Schema | None:

@@ -85,6 +85,51 @@ def batch_norm_in_training(
     return (result, *statistics)
 
 
+def native_batch_norm_in_training(
+    x: Any, weight: Any, bias: Any, mean: Any, var: Any, training: bool, momentum: float, eps: float
+) -> tuple[Any, ...]:
+    """The three results, then the new statistics if there are such."""
+    if not training:
+        return tuple(torch.ops.aten._native_batch_norm_legit_no_training(x, weight, bias, mean, var, momentum, eps))
+    functional = torch.ops.aten._native_batch_norm_legit_functional.default
+    return tuple(functional(x, weight, bias, mean, var, True, momentum, eps))
+
+
+def batch_norm_with_update(
+    x: Any, weight: Any, bias: Any, mean: Any, var: Any, momentum: float, eps: float
+) -> tuple[Any, ...]:
+    result, saved, deviation, *statistics = native_batch_norm_in_training(
+        x, weight, bias, mean, var, True, momentum, eps
+    )
+    # What some kernels keep for the backward pass; here there is nothing to keep.
+    return (result, saved, deviation, x.new_empty(0, dtype=torch.uint8), *statistics)
+
+
+def instance_norm_in_training(
+    x: Any, weight: Any, bias: Any, mean: Any, var: Any, use_input_stats: bool, momentum: float, eps: float, cudnn: bool
+) -> tuple[Any, ...]:
+    """A batch norm in which each channel of each example is a channel of its own."""
+    examples, channels = x.shape[:2]
+
+    def each(v: Any) -> Any:
+        return None if v is None else v.repeat(examples)
+
+    flat = x.reshape(1, examples * channels, *x.shape[2:])
+    functional = torch.ops.aten._native_batch_norm_legit_functional.default
+    result, _, _, *statistics = functional(flat, *map(each, (weight, bias, mean, var)), True, momentum, eps)
+    return (result.reshape(x.shape), *(s.reshape(examples, channels).mean(0) for s in statistics))
+
+
+IN_TRAINING: dict[str, Callable[..., tuple[Any, ...]]] = {
+    "aten.batch_norm": batch_norm_in_training,
+    "aten.native_batch_norm": native_batch_norm_in_training,
+    "aten._native_batch_norm_legit": native_batch_norm_in_training,
+    "aten._batch_norm_with_update": batch_norm_with_update,
+    "aten.instance_norm": instance_norm_in_training,
+}
+"""Norms as functions that also give their new statistics, last."""
+
+
 def _plain(value: Any) -> Any:
     """FX's immutable lists and dictionaries as ordinary ones, which decompositions may change."""
     if isinstance(value, tuple):

@@ -45,8 +45,17 @@ from flambeau.dialects.torch.types import (
     to_value,
     vtensor,
 )
-from flambeau.frontends.fx.aliasing import HARMLESS, RESHAPING, Aliasing, analyze, is_view, op_name, updates_statistics
-from flambeau.frontends.fx.expansion import batch_norm_in_training, expand, trace
+from flambeau.frontends.fx.aliasing import (
+    HARMLESS,
+    RESHAPING,
+    Aliasing,
+    analyze,
+    is_view,
+    op_name,
+    statistics_of,
+    updates_statistics,
+)
+from flambeau.frontends.fx.expansion import IN_TRAINING, expand, trace
 from flambeau.frontends.fx.quantized import inline_bytes
 from flambeau.frontends.fx.symbols import Symbols
 from flambeau.frontends.tensors import INLINE_BYTES, TensorTable
@@ -329,9 +338,7 @@ class GraphImporter:
         if name in HARMLESS:
             self.values[node] = self.resolve(node.args[0])
             return
-        if name in RESHAPING:
-            base, *overload = name.rsplit("_", 1)
-            name = base + "".join(overload)
+        name = RESHAPING.get(name, name)
         if name == "aten.sym_size.int":
             name = "aten.size.int"
         elif name == "aten.sym_numel":
@@ -343,7 +350,7 @@ class GraphImporter:
         schema, given = registry.scalar_twin(schema, given)
         name = schema.name
         if updates_statistics(schema, node):
-            self._batch_norm(node)
+            self._norm_in_training(schema, node)
             return
         if not self.keep(name) and not schema.is_mutable:
             expanded = expand(node, target)
@@ -364,16 +371,17 @@ class GraphImporter:
         if op_name(target) in RESHAPING and isinstance(node.args[0], Node):
             self.values[node.args[0]] = self.values[node]
 
-    def _batch_norm(self, node: Node) -> None:
-        expanded = trace(node, batch_norm_in_training)
+    def _norm_in_training(self, schema: Schema, node: Node) -> None:
+        expanded = trace(node, IN_TRAINING[schema.name])
         if expanded is None:
-            raise Problem("a batch norm whose input types are unknown", "Trace the graph with torch.export.")
+            raise Problem("a norm whose input types are unknown", "Trace the graph with torch.export.")
         self._inline_expansion(node, *expanded)
-        result, *statistics = self.values[node]
-        for written, new in zip(node.args[3:5], statistics):
+        count = len(schema.returns)
+        results, statistics = self.values[node][:count], self.values[node][count:]
+        for written, new in zip(statistics_of(schema, node), statistics):
             old = self.resolve(written)
             self.emitter.op("aten.copy_", [old, new, self.emitter.constant(False)], [old.type])
-        self.values[node] = result
+        self.values[node] = results if count > 1 else results[0]
 
     def _mutable(self, value: SSAValue) -> SSAValue:
         if not isinstance(value.type, VTensorType):

@@ -303,7 +303,8 @@ def at_least_1d(b: LinalgBuilder, x: Tensor) -> Tensor:
 @linalg_rule("aten.nonzero")
 def nonzero(b: LinalgBuilder, x: Tensor) -> Tensor:
     if x.rank == 0:
-        raise Unsupported("the positions of what is not zero in a 0-d tensor")
+        # As many empty positions as there are elements that are not zero.
+        return b.empty([b.size(true_positions(b, b.reshape(x, [1]))[0], 0), 0], dtypes.int64)
     columns = true_positions(b, x)
     count = b.size(columns[0], 0)
     out = b.empty([count, x.rank], dtypes.int64)

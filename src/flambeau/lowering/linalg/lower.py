@@ -11,7 +11,7 @@ from flambeau.lowering.linalg.rules import LINALG_RULES
 
 FAMILIES = (
     "pointwise", "view", "create", "matmul", "reduce", "normalization", "scan", "conv", "pool", "pad", "index",
-    "scatter", "quantized",
+    "scatter", "quantized", "special", "polynomials",
 )  # fmt: skip
 """The modules of this folder that add rules to the table."""
 

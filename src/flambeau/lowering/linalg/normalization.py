@@ -324,7 +324,7 @@ def native_batch_norm_functional(
     """As training does it, with the new running statistics as results."""
     if not training:
         result = native_batch_norm(b, x, weight, bias, mean, variance, False, momentum, eps)
-        return (*result[:3], mean, variance)
+        return (*result[:3], b.to(mean, b.outs[3][1]), b.to(variance, b.outs[4][1]))
     result, batch_mean, batch_variance, inverse = _with_batch_statistics(b, x, weight, bias, eps)
     n = count(b, x, [i for i in range(x.rank) if i != 1])
 
@@ -337,7 +337,8 @@ def native_batch_norm_functional(
 
         return b.elementwise([running, batch], blend, running.dtype)
 
-    return result, batch_mean, inverse, moved(mean, batch_mean, False), moved(variance, batch_variance, True)
+    statistics = (batch_mean, inverse, moved(mean, batch_mean, False), moved(variance, batch_variance, True))
+    return (result, *(b.to(s, dtype) for s, (_, dtype) in zip(statistics, b.outs[1:], strict=True)))
 
 
 @linalg_rule("aten.instance_norm")

@@ -345,11 +345,6 @@ def logit(x: Element, eps: float | None) -> Element:
     return (x / (1 - x)).log()
 
 
-@pointwise("aten.erfc")
-def erfc(x: Element) -> Element:
-    return 1 - x.erf()
-
-
 @pointwise("aten.sinc")
 def sinc(x: Element) -> Element:
     scaled = x * math.pi
@@ -471,8 +466,7 @@ def hardshrink(x: Element, limit: Any) -> Element:
 
 @pointwise("aten.softshrink")
 def softshrink(x: Element, limit: Any) -> Element:
-    shrunk = (x > limit).select(x - limit, (x < -limit).select(x + limit, x * 0))
-    return shrunk
+    return (x > limit).select(x - limit, (x < -limit).select(x + limit, (x == x).select(0, x)))
 
 
 @pointwise("aten.threshold")

@@ -17,7 +17,9 @@ from flambeau.ir.builder import erase
 from flambeau.ir.conversion import Conversion, RuleTable
 from flambeau.passes.decompose.rules import DECOMPOSITIONS
 
-FAMILIES = ("fft", "index", "loss", "matmul", "pointwise", "reduce", "sort", "view")
+FAMILIES = (
+    "distance", "fft", "index", "loss", "matmul", "pointwise", "reduce", "sample", "search", "segment", "sort", "view",
+)  # fmt: skip
 
 
 def decompositions() -> RuleTable:

@@ -60,3 +60,13 @@ def isclose(t: TorchBuilder, x: SSAValue, y: SSAValue, rtol: float, atol: float,
     allowed = t.add(t.abs(t.mul(y, rtol)), atol)
     error = t.abs(t.sub(x, y))
     return t.logical_or(close, t.logical_and(t.isfinite(error), t.le(error, allowed)))
+
+
+@decomposition("aten.angle")
+def angle(t: TorchBuilder, x: SSAValue) -> SSAValue:
+    if t.dtype(x).is_complex:
+        return t.atan2(t.imag(x), t.real(x))
+    turned = t.where(t.lt(x, 0), math.pi, 0.0)
+    if not t.dtype(x).is_float:
+        return turned
+    return t.where(t.isnan(x), x, t.to(turned, t.dtype(x)))

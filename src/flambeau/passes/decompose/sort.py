@@ -10,6 +10,7 @@ from typing import Any
 
 from xdsl.ir import SSAValue
 
+from flambeau.diagnostics import Unsupported
 from flambeau.infer.builder import TorchBuilder
 from flambeau.ir import dtypes
 from flambeau.passes.decompose.rules import decomposition
@@ -121,3 +122,117 @@ def kthvalue(t: TorchBuilder, x: SSAValue, k: Any, dim: int, keepdim: bool) -> t
     at = k - 1 if isinstance(k, int) else t.op("aten.sub.int", (k, t.constant(1)), (k.type,))[0]
     found = t.select(values, dim, at), t.select(indices, dim, at)
     return (t.unsqueeze(found[0], dim), t.unsqueeze(found[1], dim)) if keepdim else found
+
+
+# --- Medians and modes ---
+
+
+def _median(t: TorchBuilder, x: SSAValue, dim: int, keepdim: bool, skip_nan: bool) -> tuple[SSAValue, SSAValue]:
+    """The lower of the two in the middle. NaN is sorted last: it is the median if there is one, or is not counted."""
+    values, indices = sorted_with_indices(t, x, dim, False)
+    if not t.shape(x):
+        return values, indices
+    count = t.shape(x)[dim]
+    total = t.full([], count, dtype=dtypes.int64)
+    at = t.div(t.sub(total, 1), 2, rounding_mode="floor")
+    if t.dtype(x).is_float:
+        numbers = t.sub(total, t.sum(t.to(t.isnan(x), dtypes.int64), [dim], True))
+        middle = t.clamp(t.div(t.sub(numbers, 1), 2, rounding_mode="floor"), 0)
+        at = middle if skip_nan else t.where(t.lt(numbers, total), numbers, at)
+    else:
+        at = t.expand(at, [1 if i == dim % len(t.shape(x)) else n for i, n in enumerate(t.shape(x))])
+    found = t.gather(values, dim, at), t.gather(indices, dim, at)
+    return found if keepdim else (t.squeeze(found[0], dim), t.squeeze(found[1], dim))
+
+
+@decomposition("aten.median.dim")
+def median_dim(t: TorchBuilder, x: SSAValue, dim: int, keepdim: bool) -> tuple[SSAValue, SSAValue]:
+    return _median(t, x, dim, keepdim, False)
+
+
+@decomposition("aten.nanmedian.dim")
+def nanmedian_dim(t: TorchBuilder, x: SSAValue, dim: int, keepdim: bool) -> tuple[SSAValue, SSAValue]:
+    return _median(t, x, dim, keepdim, True)
+
+
+def _median_of_all(t: TorchBuilder, x: SSAValue, skip_nan: bool) -> SSAValue:
+    if 0 in t.shape(x):
+        # What PyTorch gives of nothing.
+        return t.full([], float("nan") if t.dtype(x).is_float else t.dtype(x).min, dtype=t.dtype(x))
+    return _median(t, t.reshape(x, [-1]), 0, False, skip_nan)[0]
+
+
+@decomposition("aten.median")
+def median(t: TorchBuilder, x: SSAValue) -> SSAValue:
+    return _median_of_all(t, x, False)
+
+
+@decomposition("aten.nanmedian")
+def nanmedian(t: TorchBuilder, x: SSAValue) -> SSAValue:
+    return _median_of_all(t, x, True)
+
+
+@decomposition("aten.mode")
+def mode(t: TorchBuilder, x: SSAValue, dim: int, keepdim: bool) -> tuple[SSAValue, SSAValue]:
+    """The least of the most frequent elements, and where it is last; NaN is never the same as another."""
+    sizes = t.shape(x)
+    if not sizes:
+        return x, t.zeros_like(x, dtype=dtypes.int64)
+    dim %= len(sizes)
+    values = t.to(x, dtypes.uint8) if t.dtype(x).is_bool else x
+    same = t.eq(t.unsqueeze(values, dim + 1), t.unsqueeze(values, dim))
+    frequency = t.clamp(t.sum(t.to(same, dtypes.int64), [dim + 1]), 1)
+    most = t.amax(frequency, [dim], True)
+    place = places(t, values, dim, False)
+    first = t.amin(t.where(t.eq(frequency, most), place, t.full_like(place, dtypes.int32.max)), [dim], True)
+    index = t.argmax(t.to(t.eq(place, t.sub(t.add(first, most), 1)), dtypes.int64), dim, True)
+    found = t.gather(x, dim, index), index
+    return found if keepdim else (t.squeeze(found[0], dim), t.squeeze(found[1], dim))
+
+
+# --- Distinct elements ---
+
+
+def _runs(
+    t: TorchBuilder, flat: SSAValue, inverse: bool, counts: bool
+) -> tuple[SSAValue, SSAValue | None, SSAValue | None]:
+    """The first of each run of equal elements, the number of the run of each element, the lengths of the runs."""
+    n = t.shape(flat)[0]
+    total = t.full([1], n, dtype=dtypes.int64)
+    is_first = t.ne(flat, t.roll(flat, [1], [0]))
+    is_first = t.logical_or(is_first, t.eq(_along(t, flat, 0, n), 0))
+    values = t.masked_select(flat, is_first)
+    number = t.sub(t.cumsum(t.to(is_first, dtypes.int64), 0), 1) if inverse else None
+    lengths = None
+    if counts:
+        starts = t.masked_select(_along(t, flat, 0, n), is_first)
+        lengths = t.sub(t.slice(t.cat([starts, total], 0), 0, 1), starts)
+    return values, number, lengths
+
+
+def _or_nothing(t: TorchBuilder, value: SSAValue | None) -> SSAValue:
+    """In place of a result that nobody asked for PyTorch gives an empty one."""
+    return t.zeros([0], dtype=dtypes.int64) if value is None else value
+
+
+@decomposition("aten._unique2")
+def unique(
+    t: TorchBuilder, x: SSAValue, is_sorted: bool, inverse: bool, counts: bool
+) -> tuple[SSAValue, SSAValue, SSAValue]:
+    ordered, indices = sorted_with_indices(t, t.reshape(x, [-1]), 0, False)
+    values, number, lengths = _runs(t, ordered, inverse, counts)
+    if number is not None:
+        number = t.reshape(t.scatter(t.zeros_like(number), 0, indices, number), t.shape(x))
+    return values, _or_nothing(t, number), _or_nothing(t, lengths)
+
+
+@decomposition("aten.unique_consecutive")
+def unique_consecutive(
+    t: TorchBuilder, x: SSAValue, inverse: bool, counts: bool, dim: int | None
+) -> tuple[SSAValue, SSAValue, SSAValue]:
+    if dim is not None and len(t.shape(x)) != 1:
+        raise Unsupported("slices that are equal to their neighbours are not found yet, only elements")
+    values, number, lengths = _runs(t, t.reshape(x, [-1]), inverse, counts)
+    if number is not None:
+        number = t.reshape(number, t.shape(x))
+    return values, _or_nothing(t, number), _or_nothing(t, lengths)

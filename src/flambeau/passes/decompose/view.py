@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 from xdsl.ir import SSAValue
 
+from flambeau.diagnostics import Unsupported
 from flambeau.infer.builder import TorchBuilder
+from flambeau.ir import dtypes
 from flambeau.passes.decompose.rules import decomposition
 
 
@@ -42,3 +47,30 @@ def _over(t: TorchBuilder, size: int | SSAValue, factor: int) -> int | SSAValue:
     if isinstance(size, int):
         return size // factor
     return t.op("aten.floordiv.int", (size, t.constant(factor)), (size.type,))[0]
+
+
+@decomposition("prims.as_strided_scatter")
+def as_strided_scatter(
+    t: TorchBuilder, x: SSAValue, source: SSAValue, sizes: list[int], strides: list[int], offset: int
+) -> SSAValue:
+    """The elements that a strided view would show are replaced."""
+    at = t.full([1] * len(sizes), offset, dtype=dtypes.int64)
+    for dim, (n, stride) in enumerate(zip(sizes, strides, strict=True)):
+        along = t.mul(t.arange(n, dtype=dtypes.int64), stride)
+        at = t.add(at, t.view(along, [n if i == dim else 1 for i in range(len(sizes))]))
+    flat = t.reshape(x, [-1])
+    return t.reshape(t.index_put(flat, [t.reshape(at, [-1])], t.reshape(source, [-1])), t.shape(x))
+
+
+@decomposition("aten.resize")
+def resize(t: TorchBuilder, x: SSAValue, sizes: list[Any], memory_format: Any) -> SSAValue:
+    """The same elements in another shape; there may be fewer, but what more of them would be is not defined."""
+    old, new = t.shape(x), list(sizes)
+    if not all(isinstance(n, int) for n in (*old, *new)) or math.prod(new) > math.prod(old):
+        raise Unsupported("a tensor that is resized to more elements has contents that nothing defines")
+    return t.reshape(t.slice(t.reshape(x, [-1]), 0, 0, math.prod(new)), new)
+
+
+@decomposition("aten.resize_as")
+def resize_as(t: TorchBuilder, x: SSAValue, like: SSAValue, memory_format: Any) -> SSAValue:
+    return resize(t, x, t.shape(like), memory_format)

@@ -46,7 +46,7 @@ ORDERING = frozenset(
         "amax", "amin", "aminmax", "clamp", "clamp_max", "clamp_min", "fmax", "fmin", "max", "maximum", "min",
         "minimum", "nan_clamp", "nan_clamp_tensor", "nan_hardtanh", "nan_max_pool", "nan_max_pool_ceil", "nan_relu",
         "ties_cummax_values", "ties_max_dim", "ties_min_dim", "ties_sort_descending", "ties_sort_stable",
-        "ties_topk_values",
+        "ties_topk_values", "nn.functional.relu", "nn.functional.relu6", "nn.functional.hardtanh",
     }
 )  # fmt: skip
 """Ops that choose between equal numbers. Which of two zeros they give depends on PyTorch's vector code: nobody says."""

@@ -1,0 +1,180 @@
+"""Orthogonal polynomials, whose degree is one more operand.
+
+Chebyshev's have closed forms. The others are computed by recurrence, in a loop over whole tensors that ends with the
+greatest degree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from xdsl.ir import SSAValue
+
+from flambeau.ir import dtypes
+from flambeau.lowering.builder import Size, Tensor
+from flambeau.lowering.element import Element
+from flambeau.lowering.linalg.builder import LinalgBuilder
+from flambeau.lowering.linalg.rules import linalg_rule, pointwise
+
+UNROLLED = 8
+"""Up to this degree Chebyshev's polynomials are computed by recurrence."""
+
+
+def _names(name: str) -> tuple[str, str, str]:
+    base = f"aten.special_{name}"
+    return base, f"{base}.n_scalar", f"{base}.x_scalar"
+
+
+# --- Chebyshev's polynomials ---
+
+
+def _chebyshev(kind: str, x: Element, n: Element) -> Element:
+    """The four kinds differ in the one of degree 1, and in what they are of an angle."""
+    first = {"t": x, "u": x * 2, "v": x * 2 - 1, "w": x * 2 + 1}[kind]
+    before, value = x.like(1), (n >= 1).select(first, 1)
+    for k in range(2, UNROLLED + 1):
+        before, value = (n >= k).select(value, before), (n >= k).select(x * 2 * value - before, value)
+    inside = _of_angle(kind, x.acos(), n)
+    outside = _of_power(kind, x, n)
+    by_form = (abs(x) < 1).select(inside, outside)
+    value = (n > UNROLLED).select(by_form, value)
+    value = (abs(x) == 1).select(_at_one(kind, x, n), value)
+    return (n < 0).select(value.like(0), value)
+
+
+def _is_odd(n: Element) -> Element:
+    return abs(n.fmod(2)) == 1
+
+
+def _at_one(kind: str, x: Element, n: Element) -> Element:
+    """At 1 and -1, where the other forms divide by zero."""
+    right = {"t": n.like(1), "u": n + 1, "v": n.like(1), "w": n * 2 + 1}[kind]
+    left = {"t": n.like(1), "u": n + 1, "v": n * 2 + 1, "w": n.like(1)}[kind]
+    return (x > 0).select(right, _is_odd(n).select(-left, left))
+
+
+def _of_angle(kind: str, angle: Element, n: Element) -> Element:
+    if kind == "t":
+        return (n * angle).cos()
+    if kind == "u":
+        return ((n + 1) * angle).sin() / angle.sin()
+    half = angle * 0.5
+    if kind == "v":
+        return ((n + 0.5) * angle).cos() / half.cos()
+    return ((n + 0.5) * angle).sin() / half.sin()
+
+
+def _of_power(kind: str, x: Element, n: Element) -> Element:
+    """Outside of [-1, 1]: the hyperbolic forms; v and w change places left of it."""
+    a = abs(x)
+    root = ((a - 1) * (a + 1)).sqrt()
+    base = a + root
+    if kind in "tu":
+        power = base.pow(n if kind == "t" else n + 1)
+        value = (power + 1 / power) * 0.5 if kind == "t" else (power - 1 / power) / (root * 2)
+    else:
+        power, half = base.pow(n + 0.5), base.sqrt()
+        v = (power + 1 / power) / (half + 1 / half)
+        w = (power - 1 / power) / (half - 1 / half)
+        value = (x > 0).select(v, w) if kind == "v" else (x > 0).select(w, v)
+    return ((x < 0) & _is_odd(n)).select(-value, value)
+
+
+def _any_operand(function: Callable[[Element, Element], Element]) -> Callable[[Any, Any], Element]:
+    """Either operand may be a number."""
+
+    def body(x: Any, n: Any) -> Element:
+        x, n = (x, x.like(n)) if isinstance(x, Element) else (n.like(x), n)
+        return function(x, _degree(n))
+
+    return body
+
+
+def _degree(n: Element) -> Element:
+    """A degree as a whole number; what is not finite counts as negative, as in PyTorch."""
+    return (abs(n) < 2.0**63).select(n.trunc(), n.like(-1))
+
+
+def _shifted(kind: str, x: Element, n: Element) -> Element:
+    return _chebyshev(kind, x * 2 - 1, n)
+
+
+for _kind in "tuvw":
+    pointwise(*_names(f"chebyshev_polynomial_{_kind}"))(_any_operand(partial(_chebyshev, _kind)))
+    pointwise(*_names(f"shifted_chebyshev_polynomial_{_kind}"))(_any_operand(partial(_shifted, _kind)))
+
+
+# --- Polynomials by recurrence ---
+
+
+@dataclass(frozen=True)
+class Recurrence:
+    """The polynomial of degree 1, and that of degree k + 1 from those of degrees k and k - 1."""
+
+    first: Callable[[Element], Element]
+    following: Callable[[Element, Element, Element, Element], Element]
+    exact_at_one: bool = False
+    """Whether its value at 1 is 1, and at -1 is 1 or -1."""
+    limit: int | None = None
+    """Beyond this degree there is nothing that a float can hold: PyTorch gives NaN."""
+
+
+RECURRENCES = {
+    "hermite_polynomial_h": Recurrence(lambda x: x * 2, lambda x, k, p, q: x * 2 * q - k * 2 * p, limit=512),
+    "hermite_polynomial_he": Recurrence(lambda x: x, lambda x, k, p, q: x * q - k * p, limit=512),
+    "laguerre_polynomial_l": Recurrence(lambda x: 1 - x, lambda x, k, p, q: ((k * 2 + (1 - x)) * q - k * p) / (k + 1)),
+    "legendre_polynomial_p": Recurrence(
+        lambda x: x, lambda x, k, p, q: ((k * 2 + 1) * x * q - k * p) / (k + 1), exact_at_one=True
+    ),
+}
+
+
+def _by_recurrence(recurrence: Recurrence, b: LinalgBuilder, x: Any, n: Any) -> Tensor:
+    dtype = b.out_dtype.compute
+    tensors = [t for t in (x, n) if isinstance(t, Tensor)]
+    sizes = b.broadcast_sizes(*(b.sizes(t) for t in tensors))
+
+    def whole(value: Any) -> Tensor:
+        if not isinstance(value, Tensor):
+            return b.full(sizes, value, dtype)
+        return b.elementwise([value], lambda e: e.to(dtype), dtype, sizes)
+
+    x, n = whole(x), b.elementwise([whole(n)], lambda e: _degree(e).maximum(-1), dtype)
+    most = b.reduce([n], range(n.rank), [(1, dtype)], lambda e, acc: acc.maximum(e))[0]
+    turns: Size = b.as_index(Element(b, b.item(most), dtype).to(dtypes.int64))
+    if recurrence.limit is not None:
+        turns = b.minimum(turns, recurrence.limit)
+
+    def turn(k: SSAValue, carried: list[Tensor]) -> list[Tensor]:
+        def body(*index: SSAValue) -> Element:
+            at = list(index[1:])
+            here, degree = b.load(x, at), b.scalar(k).to(dtype)
+            is_first = degree == 0
+            p, q = (b.load(carried[0], [b.index(i), *at]) for i in (0, 1))
+            new = is_first.select(recurrence.first(here), recurrence.following(here, degree, p, q))
+            old = is_first.select(here.like(1), q)
+            is_going_on = degree < b.load(n, at)
+            is_value = b.scalar_bool(b.compare("eq", index[0], 1))
+            return (is_value & is_going_on).select(new, old)
+
+        return [b.generate([2, *sizes], dtype, body)]
+
+    pair = b.loop(0, turns, [b.empty([2, *sizes], dtype)], turn)[0]
+    value = b.reshape(b.slice(pair, [1, *[0] * len(sizes)], [1, *sizes], [1] * (len(sizes) + 1)), sizes)
+
+    def ends(x: Element, n: Element, value: Element) -> Element:
+        if recurrence.exact_at_one:
+            sign = ((x < 0) & _is_odd(n)).select(x.like(-1), x.like(1))
+            value = (abs(x) == 1).select(sign, value)
+        if recurrence.limit is not None:
+            value = (n > recurrence.limit).select(value.like(float("nan")), value)
+        return (n < 0).select(value.like(0), value)
+
+    return b.elementwise([x, n, value], ends, b.out_dtype)
+
+
+for _name, _recurrence in RECURRENCES.items():
+    linalg_rule(*_names(_name))(partial(_by_recurrence, _recurrence))

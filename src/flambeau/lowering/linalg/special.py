@@ -1,0 +1,511 @@
+"""Special functions: Chebyshev series that are computed from what the functions are by definition.
+
+A `Series` is made when it is first used, in double precision, from an integral that the trapezoidal rule computes to
+the last digit, from a power series, or from Python's own `math`. A f32 program gets as many of its terms as f32 can
+tell from zero, a f64 program gets all of them. What a function does far away is divided out first, so that a few dozen
+terms reach to infinity.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+
+from flambeau.ir import dtypes
+from flambeau.lowering.builder import Tensor
+from flambeau.lowering.element import Element
+from flambeau.lowering.linalg.builder import LinalgBuilder
+from flambeau.lowering.linalg.rules import linalg_rule, pointwise
+
+INF, NAN = float("inf"), float("nan")
+EULER = 0.57721566490153286
+Reals = Any
+"""An array of 64-bit floats."""
+
+# --- Series ---
+
+
+def _negligible(x: Element) -> float:
+    """What is lost in rounding beside 1."""
+    return 2e-16 if x.dtype is dtypes.float64 else 6e-9
+
+
+@dataclass(frozen=True)
+class Series:
+    """A Chebyshev series over an interval."""
+
+    low: float
+    high: float
+    terms: tuple[float, ...]
+
+    def __call__(self, x: Element) -> Element:
+        least = _negligible(x) * max(map(abs, self.terms))
+        count = max(i for i, c in enumerate(self.terms) if abs(c) > least) + 1
+        half = (self.high - self.low) / 2
+        t = (x - self.low) / half - 1
+        # Clenshaw's sum.
+        last, before = x.like(self.terms[count - 1]), x.like(0)
+        for c in reversed(self.terms[1 : count - 1]):
+            last, before = t * 2 * last - before + c, last
+        return t * last - before + self.terms[0]
+
+
+def fitted(f: Callable[[Reals], Reals], low: float, high: float, degree: int = 40) -> Series:
+    """The series of a function of arrays."""
+    half = (high - low) / 2
+    terms = np.polynomial.chebyshev.chebinterpolate(lambda t: f(low + half * (t + 1)), degree)
+    return Series(low, high, tuple(map(float, terms)))
+
+
+def horner(x: Element, terms: Sequence[float], most: float = 1.0) -> Element:
+    """A power series whose argument is at most so great."""
+    count = max(i for i, c in enumerate(terms) if abs(c) * most**i > _negligible(x) / 4) + 1
+    result = x.like(terms[count - 1])
+    for c in reversed(terms[: count - 1]):
+        result = result * x + c
+    return result
+
+
+def far(order: float, z: Reals) -> Reals:
+    """√(2z/π) e^z K(z) of an order: what is left of Bessel functions when their growth and waves are divided out.
+
+    The integral over u of e^-u u^(order-1/2) (1 + u/2z)^(order-1/2), where u is e^v.
+    """
+    v = np.arange(-60, 5, 0.05)[:, None]
+    u = np.exp(v)
+    weight = np.exp(-u + v * (order + 0.5)) * 0.05 / math.gamma(order + 0.5)
+    return (weight * (1 + u / (2 * np.asarray(z)[None, :])) ** (order - 0.5)).sum(0)
+
+
+def powers(order: int, z: Reals, sign: int, weights: Callable[[int], float] = lambda k: 1.0) -> Reals:
+    """The sum of weights(k) (sign z/4)^k / (k! (k+order)!): J(x) and I(x) are (x/2)^order times it at z = x²."""
+    terms = (weights(k) * (sign * z / 4) ** k / (math.factorial(k) * math.factorial(k + order)) for k in range(60))
+    return sum(terms)
+
+
+def harmonic(k: int) -> float:
+    return math.fsum(1 / i for i in range(1, k + 1))
+
+
+def as_result(condition: Element, value: float, otherwise: Element) -> Element:
+    return condition.select(otherwise.like(value), otherwise)
+
+
+def sine(x: Element) -> Element:
+    """With all digits on both sides of zero: engines add a whole turn to what is negative."""
+    return abs(x).sin().copysign(x)
+
+
+# --- The parts of a float ---
+
+
+def binary_parts(x: Element) -> tuple[Element, Element, Element]:
+    """The mantissa in [0.5, 1), the exponent and two to its power, of a finite number; zero has exponent 0."""
+    size, scale, exponent = abs(x), x.like(1), x.like(0)
+    for k in (512, 256, 128, 64, 32, 16, 8, 4, 2, 1) if x.dtype is dtypes.float64 else (64, 64, 32, 16, 8, 4, 2, 1):
+        power = 2.0**k
+        is_large, is_small = size >= power, (size != 0) & (size < 1 / power)
+        size = is_large.select(size / power, is_small.select(size * power, size))
+        scale = is_large.select(scale * power, is_small.select(scale / power, scale))
+        exponent = is_large.select(exponent + k, is_small.select(exponent - k, exponent))
+    # Now between 1/2 and 2.
+    is_large = size >= 1
+    return (
+        is_large.select(size * 0.5, size).copysign(x),
+        is_large.select(exponent + 1, exponent),
+        is_large.select(scale * 2, scale),
+    )
+
+
+@linalg_rule("prims.frexp", "aten.frexp.Tensor")
+def frexp(b: LinalgBuilder, x: Tensor) -> tuple[Tensor, Tensor]:
+    def body(e: Element) -> tuple[Element, Element]:
+        e = e.to(x.dtype.compute)
+        is_finite = ~(e.isinf() | e.isnan())
+        mantissa, exponent, _ = binary_parts(is_finite.select(e, e.like(0)))
+        return is_finite.select(mantissa, e).to(x.dtype), exponent.to(dtypes.int32)
+
+    mantissa, exponent = b.elementwise([x], body, [x.dtype, dtypes.int32])
+    return mantissa, exponent
+
+
+# Of each float: the distance from 1 to the number below it, the least number and the greatest.
+_GRID = {
+    dtypes.float64: (2.0**-53, 2.0**-1074, 1.7976931348623157e308),
+    dtypes.float32: (2.0**-24, 2.0**-149, 3.4028234663852886e38),
+    dtypes.bfloat16: (2.0**-8, 2.0**-133, 3.3895313892515355e38),
+    dtypes.float16: (2.0**-11, 2.0**-24, 65504.0),
+}
+
+
+@pointwise("prims.nextafter", "aten.nextafter")
+def nextafter(x: Element, y: Element) -> Element:
+    unit, least, most = _GRID[x.b.out_dtype]
+    mantissa, _, scale = binary_parts(x)
+    is_away = (y > x) == (x > 0)
+    # Towards zero, the numbers below a power of two lie half as far apart.
+    step = ((~is_away) & (abs(mantissa) == 0.5)).select(scale * (unit / 2), scale * unit).maximum(least)
+    value = (y > x).select(x + step, x - step)
+    value = (x == 0).select(x.like(least).copysign(y), value)
+    value = x.isinf().select(x.like(most).copysign(x), value)
+    value = (x == y).select(y, value)
+    return (x.isnan() | y.isnan()).select(x + y, value)
+
+
+# --- Modified Bessel functions ---
+
+
+def _circle(order: int, x: Reals) -> Reals:
+    """e^-x I(x) / x^order, order 0 or 1: the mean over a circle."""
+    angle = np.arange(8192)[:, None] * (2 * math.pi / 8192)
+    weight = np.sin(angle) ** 2 if order else 1.0
+    return (np.exp(x[None, :] * (np.cos(angle) - 1)) * weight).mean(0)
+
+
+@cache
+def _i_near(order: int) -> Series:
+    return fitted(partial(_circle, order), 0, 8)
+
+
+@cache
+def _i_far(order: int) -> Series:
+    return fitted(lambda u: _circle(order, 8 / u) * (8 / u) ** (order + 0.5), 0, 1)
+
+
+def scaled_i(order: int, x: Element) -> Element:
+    """e^-|x| I(x)."""
+    a = abs(x)
+    near = _i_near(order)(a)
+    value = (a <= 8).select(near * a if order else near, _i_far(order)(8 / a) / a.sqrt())
+    return value * x.sign() if order else value
+
+
+def _i(order: int, x: Element) -> Element:
+    return scaled_i(order, x) * abs(x).exp()
+
+
+@cache
+def _k_near(order: int) -> Series:
+    """What K is beside its logarithm: K0 + log(x/2) I0, or x (K1 - log(x/2) I1)."""
+    if order == 0:
+        return fitted(lambda z: powers(0, z, 1, lambda k: harmonic(k) - EULER), 0, 4)
+    both = lambda k: harmonic(k) + harmonic(k + 1) - 2 * EULER  # noqa: E731
+    return fitted(lambda z: 1 - z / 4 * powers(1, z, 1, both), 0, 4)
+
+
+@cache
+def _k_far(order: int) -> Series:
+    return fitted(lambda u: far(order, 2 / u), 0, 1)
+
+
+def _k(order: int, x: Element, scaled: bool) -> Element:
+    log = (x / 2).log()
+    if order == 0:
+        near = _k_near(0)(x * x) - log * _i(0, x)
+    else:
+        near = _k_near(1)(x * x) / x + log * _i(1, x)
+    distant = _k_far(order)(2 / x) * (math.pi / 2 / x).sqrt()
+    value = (x <= 2).select(near * x.exp(), distant) if scaled else (x <= 2).select(near, distant * (-x).exp())
+    return as_result(x < 0, NAN, as_result(x == 0, INF, value))
+
+
+for _order in (0, 1):
+    pointwise(f"prims.bessel_i{_order}", f"aten.special_modified_bessel_i{_order}")(partial(_i, _order))
+    pointwise(f"prims.bessel_i{_order}e")(partial(scaled_i, _order))
+    pointwise(f"aten.special_modified_bessel_k{_order}")(partial(_k, _order, scaled=False))
+    pointwise(f"aten.special_scaled_modified_bessel_k{_order}")(partial(_k, _order, scaled=True))
+
+
+# --- Bessel functions ---
+
+ZEROS = (2.404825557695773, 3.8317059702075125)
+"""The first zeros of J0 and J1."""
+
+
+@cache
+def _j_near(order: int) -> Series:
+    return fitted(lambda z: powers(order, z, -1) / 2**order / (z - ZEROS[order] ** 2), 0, 25)
+
+
+@cache
+def _waves(order: float, least: float) -> tuple[Series, Series]:
+    """The two parts that go with the cosine and the sine from `least` on: functions of u² where u is least/x."""
+
+    def part(square: Reals) -> Reals:
+        return far(order, -1j * least / np.sqrt(square))
+
+    return fitted(lambda s: part(s).real, 0, 1), fitted(lambda s: part(s).imag / np.sqrt(s), 0, 1)
+
+
+def _hankel(order: float, x: Element, least: float) -> tuple[Element, Element]:
+    u = least / x
+    p, q = _waves(order, least)
+    return p(u * u), q(u * u) * u
+
+
+def _sine_and_cosine(order: int, x: Element) -> tuple[Element, Element]:
+    """Of x - (order/2 + 1/4) π, without rounding that difference; times √2."""
+    sin, cos = x.sin(), x.cos()
+    return (sin - cos, sin + cos) if order == 0 else (-sin - cos, sin - cos)
+
+
+def _j_of_positive(order: int, x: Element) -> Element:
+    zero = ZEROS[order]
+    high = float(np.float32(zero))
+    near = _j_near(order)(x * x) * (x - high - (zero - high)) * (x + zero)
+    p, q = _hankel(order, x, 5.0)
+    sin, cos = _sine_and_cosine(order, x)
+    distant = (p * cos - q * sin) / (x * math.pi).sqrt()
+    return (x <= 5).select(near * x if order else near, distant)
+
+
+def _j(order: int, x: Element) -> Element:
+    value = _j_of_positive(order, abs(x))
+    return value * x.sign() if order else value
+
+
+@cache
+def _y_near(order: int) -> Series:
+    """What Y is beside its logarithm: Y0 - 2/π log(x/2) J0, or x (Y1 - 2/π log(x/2) J1)."""
+    if order == 0:
+        return fitted(lambda z: 2 / math.pi * powers(0, z, -1, lambda k: EULER - harmonic(k)), 0, 25)
+    both = lambda k: harmonic(k) + harmonic(k + 1) - 2 * EULER  # noqa: E731
+    return fitted(lambda z: -(2 + z / 2 * powers(1, z, -1, both)) / math.pi, 0, 25)
+
+
+def _y(order: int, x: Element) -> Element:
+    regular = _y_near(order)(x * x)
+    near = (regular / x if order else regular) + (x / 2).log() * _j_of_positive(order, x) * (2 / math.pi)
+    p, q = _hankel(order, x, 5.0)
+    sin, cos = _sine_and_cosine(order, x)
+    value = (x <= 5).select(near, (p * sin + q * cos) / (x * math.pi).sqrt())
+    return as_result(x < 0, NAN, as_result(x == 0, -INF, value))
+
+
+for _order in (0, 1):
+    pointwise(f"prims.bessel_j{_order}")(partial(_j, _order))
+    pointwise(f"aten.special_bessel_y{_order}")(partial(_y, _order))
+
+
+@pointwise("prims.spherical_bessel_j0", "aten.special_spherical_bessel_j0")
+def spherical_bessel_j0(x: Element) -> Element:
+    near = horner(x * x, [(-1) ** k / math.factorial(2 * k + 1) for k in range(12)])
+    return as_result(x.isinf(), 0.0, (abs(x) < 1).select(near, x.sin() / x))
+
+
+# --- Airy's function ---
+
+
+@cache
+def _airy_near() -> Series:
+    def maclaurin(x: Reals) -> Reals:
+        f = g = 0.0 * x
+        a, b = 3 ** (-2 / 3) / math.gamma(2 / 3) + f, 3 ** (-1 / 3) / math.gamma(1 / 3) * x
+        for k in range(40):
+            f, g = f + a, g + b
+            a, b = a * x**3 / ((3 * k + 2) * (3 * k + 3)), b * x**3 / ((3 * k + 3) * (3 * k + 4))
+        return f - g
+
+    return fitted(maclaurin, -2, 1.5)
+
+
+@cache
+def _airy_far() -> Series:
+    return fitted(lambda u: far(1 / 3, 1.2 / u), 0, 1)
+
+
+@pointwise("aten.special_airy_ai")
+def airy_ai(x: Element) -> Element:
+    a = abs(x)
+    root = a.sqrt()
+    phase = a * root * (2 / 3)
+    size = (root * math.pi).sqrt()
+    right = _airy_far()(1.2 / phase) * (-phase).exp() / (size * 2)
+    p, q = _hankel(1 / 3, phase, 1.8)
+    sin, cos = _sine_and_cosine(0, phase)
+    left = (p * cos - q * sin) / size * math.sqrt(0.5)
+    value = (x < -2).select(left, (x <= 1.5).select(_airy_near()(x), right))
+    return as_result(x.isinf(), NAN, value)
+
+
+# --- Gamma and its kin ---
+
+BERNOULLI = (
+    1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510, 43867 / 798, -174611 / 330,
+)  # fmt: skip
+"""The Bernoulli numbers with even indices, from the second on."""
+
+
+@cache
+def _lgamma_near() -> Series:
+    def without_zeros(x: Reals) -> Reals:
+        return np.array([math.lgamma(v) / ((v - 1) * (v - 2)) for v in x])
+
+    return fitted(without_zeros, 1, 3, 35)  # An odd number of terms would have one at 2.
+
+
+def _lgamma_of_positive(x: Element) -> Element:
+    # Down to between 1 and 3, or up to it.
+    small, product = x, x.like(1)
+    for _ in range(6):
+        is_above = small >= 3
+        small = is_above.select(small - 1, small)
+        product = is_above.select(product * small, product)
+    is_below = x < 1
+    small = is_below.select(x + 1, small)
+    log = is_below.select(x, product).log()
+    near = _lgamma_near()(small) * (small - 1) * (small - 2) + is_below.select(-log, log)
+    inverse = 1 / x
+    rest = [b / ((2 * k + 2) * (2 * k + 1)) for k, b in enumerate(BERNOULLI)]
+    stirling = (x - 0.5) * (x.log() - 1) + (0.5 * math.log(2 * math.pi) - 0.5)
+    return (x < 8).select(near, stirling + horner(inverse * inverse, rest, 1 / 64) * inverse)
+
+
+@pointwise("prims.lgamma", "aten.lgamma")
+def lgamma(x: Element) -> Element:
+    value = _lgamma_of_positive(abs(x))
+    wave = abs((x - x.round()) * math.pi).sin()
+    reflected = math.log(math.pi) - (wave * abs(x)).log() - value
+    is_pole = (x <= 0) & (x == x.floor())
+    return as_result(is_pole | x.isinf(), INF, (x < 0).select(reflected, value))
+
+
+def _digamma_of_positive(x: Element) -> Element:
+    below = x.like(0)
+    for _ in range(8):
+        is_below = x < 8
+        below = is_below.select(below + 1 / x, below)
+        x = is_below.select(x + 1, x)
+    inverse = 1 / x
+    rest = [b / (2 * k + 2) for k, b in enumerate(BERNOULLI)]
+    return x.log() - inverse * 0.5 - horner(inverse * inverse, rest, 1 / 64) * inverse * inverse - below
+
+
+def _cotangent(x: Element) -> Element:
+    """The cotangent of πx."""
+    angle = (x - x.round()) * math.pi
+    return angle.cos() / sine(angle)
+
+
+@pointwise("prims.digamma", "aten.digamma")
+def digamma(x: Element) -> Element:
+    is_left = x < 0
+    value = _digamma_of_positive(is_left.select(1 - x, x))
+    value = is_left.select(value - _cotangent(x) * math.pi, value)
+    value = as_result(is_left & (x == x.floor()), NAN, value)
+    return (x == 0).select(x.like(INF).copysign(-x), value)
+
+
+def _zeta_of_positive(s: Element, q: Element) -> Element:
+    """Euler and Maclaurin's sum, after the first few terms."""
+    total = q.like(0)
+    for k in range(9):
+        total = total + (q + k).pow(-s)
+    a = q + 9
+    last = a.pow(-s)
+    total = total + a.pow(1 - s) / (s - 1) + last * 0.5
+    factor = s / a
+    for k, bernoulli in enumerate(BERNOULLI):
+        total = total + last * factor * (bernoulli / math.factorial(2 * k + 2))
+        factor = factor * ((s + (2 * k + 1)) / a) * ((s + (2 * k + 2)) / a)
+    return total
+
+
+@pointwise("prims.zeta", "aten.special_zeta")
+def zeta(s: Element, q: Element) -> Element:
+    # Left of zero the terms are those of two other sums, with the sign of s.
+    part = q - q.floor()
+    is_odd = abs(s.fmod(2)) == 1
+    between = _zeta_of_positive(s, q.ceil() - q) - _zeta_of_positive(s, 1 - q)
+    left = _zeta_of_positive(s, part) + is_odd.select(-between, between)
+    value = (q > 0).select(_zeta_of_positive(s, q), as_result(s != s.floor(), NAN, left))
+    value = as_result((q <= 0) & (q == q.floor()), INF, value)
+    return as_result(s == 1, INF, as_result(s < 1, NAN, value))
+
+
+@pointwise("aten.polygamma", "aten.special_polygamma")
+def polygamma(n: int, x: Element) -> Element:
+    """Derivatives of digamma; left of zero through those of the cotangent, which are polynomials in it."""
+    if n == 0:
+        return digamma(x)
+    sign = 1.0 if n % 2 else -1.0
+    is_left = x < 0
+    value = _zeta_of_positive(x.like(n + 1.0), is_left.select(1 - x, x)) * (sign * math.gamma(n + 1.0))
+    polynomial = np.polynomial.Polynomial([0.0, 1.0])
+    for _ in range(n):
+        polynomial = polynomial.deriv() * np.polynomial.Polynomial([-1.0, 0.0, -1.0])
+    cotangent, derivative = _cotangent(x), x.like(float(polynomial.coef[-1]))
+    for c in reversed(polynomial.coef[:-1]):
+        derivative = derivative * cotangent + float(c)
+    left = value * -sign - derivative * math.pi ** (n + 1)
+    pole = sign * INF
+    return as_result((x <= 0) & (x == x.floor()), pole, is_left.select(left, value))
+
+
+# --- The normal distribution ---
+
+
+@cache
+def _erf_inv(near: bool, low: float, high: float) -> Series:
+    """erfinv(x)/x as a function of -log(1 - x²), or of its root."""
+
+    def ratio(v: float) -> float:
+        square = v if near else v * v
+        x = math.sqrt(-math.expm1(-square))
+        tail = math.exp(-square) / (1 + x) / 2
+        return -NormalDist().inv_cdf(tail) / math.sqrt(2) / x
+
+    return fitted(lambda vs: np.array([ratio(v) for v in vs]), low, high)
+
+
+def _erf_inv_of(x: Element, log: Element) -> Element:
+    """The inverse of erf at x, where log is -log(1 - x²)."""
+    root = log.sqrt()
+    tail = (root < 6.5).select(_erf_inv(False, 2.5, 6.5)(root), _erf_inv(False, 6.5, 26.0)(root))
+    return x * (log < 6.25).select(_erf_inv(True, 0.0, 6.25)(log), tail)
+
+
+@pointwise("prims.erf_inv", "aten.erfinv")
+def erf_inv(x: Element) -> Element:
+    value = _erf_inv_of(x, -((1 - x) * (1 + x)).log())
+    return (abs(x) == 1).select(x * INF, value)
+
+
+@pointwise("prims.ndtri", "aten.special_ndtri")
+def ndtri(p: Element) -> Element:
+    value = _erf_inv_of(p * 2 - 1, -(p * 4 * (1 - p)).log()) * math.sqrt(2)
+    return as_result(p == 0, -INF, as_result(p == 1, INF, value))
+
+
+@cache
+def _erfcx_series() -> Series:
+    def of(t: Reals) -> Reals:
+        x = 3.75 * (1 + t) / (1 - t)
+        s = np.arange(-8, 8, 0.125)[:, None]
+        integral = (np.exp(-s * s) / (x * x + s * s)).sum(0) * 0.125 * x / math.pi
+        exact = np.array([math.exp(v * v) * math.erfc(v) if v < 3 else 0.0 for v in x])
+        return np.where(x < 3, exact, integral) * (1 + 2 * x)
+
+    return fitted(of, -1, 1)
+
+
+def _erfcx_of_positive(x: Element) -> Element:
+    return _erfcx_series()(1 - 7.5 / (x + 3.75)) / (1 + 2 * x)
+
+
+@pointwise("prims.erfcx", "aten.special_erfcx")
+def erfcx(x: Element) -> Element:
+    value = _erfcx_of_positive(abs(x))
+    return (x < 0).select((x * x).exp() * 2 - value, value)
+
+
+@pointwise("aten.erfc")
+def erfc(x: Element) -> Element:
+    value = _erfcx_of_positive(abs(x)) * (-x * x).exp()
+    return (x < 0).select(2 - value, value)

@@ -1,0 +1,77 @@
+"""Searching sorted sequences by counting: the place of a value is the number of elements that come before it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from xdsl.ir import SSAValue
+
+from flambeau.infer.builder import TorchBuilder
+from flambeau.ir import dtypes
+from flambeau.passes.decompose.rules import decomposition
+
+
+def place(t: TorchBuilder, ascending: SSAValue, x: Any, after_equals: bool) -> SSAValue:
+    """For each of x the number of elements before it in the last dim of a sorted tensor; NaN comes last of all.
+
+    The leading dims of the sorted tensor are those of x, or it has none.
+    """
+    x = t.unsqueeze(x, -1)
+    row = ascending if len(t.shape(ascending)) == 1 else t.unsqueeze(ascending, -2)
+    before = t.le(row, x) if after_equals else t.lt(row, x)
+    if t.dtype(x).is_float:
+        before = t.logical_or(before, t.isnan(x))
+    return t.sum(t.to(before, dtypes.int64), [-1])
+
+
+def _of_width(t: TorchBuilder, places: SSAValue, out_int32: bool) -> SSAValue:
+    return t.to(places, dtypes.int32 if out_int32 else dtypes.int64)
+
+
+@decomposition("aten.searchsorted.Tensor")
+def searchsorted(
+    t: TorchBuilder,
+    ascending: SSAValue,
+    x: SSAValue,
+    out_int32: bool,
+    right: bool,
+    side: str | None,
+    sorter: SSAValue | None,
+) -> SSAValue:
+    if sorter is not None:
+        ascending = t.gather(ascending, -1, sorter)
+    return _of_width(t, place(t, ascending, x, right or side == "right"), out_int32)
+
+
+@decomposition("aten.searchsorted.Scalar")
+def searchsorted_scalar(t: TorchBuilder, ascending: SSAValue, x: Any, *rest: Any) -> SSAValue:
+    return searchsorted(t, ascending, t.full([], x, dtype=t.dtype(ascending)), *rest)
+
+
+@decomposition("aten.bucketize.Tensor")
+def bucketize(t: TorchBuilder, x: SSAValue, boundaries: SSAValue, out_int32: bool, right: bool) -> SSAValue:
+    return _of_width(t, place(t, boundaries, x, right), out_int32)
+
+
+@decomposition("aten.bucketize.Scalar")
+def bucketize_scalar(t: TorchBuilder, x: Any, boundaries: SSAValue, out_int32: bool, right: bool) -> SSAValue:
+    return bucketize(t, t.full([], x, dtype=t.dtype(boundaries)), boundaries, out_int32, right)
+
+
+@decomposition("aten.nonzero_static")
+def nonzero_static(t: TorchBuilder, x: SSAValue, size: Any, fill: int) -> SSAValue:
+    """The positions of what is not zero, as many as asked for: the n-th is where the running count gets to n."""
+    sizes = t.shape(x)
+    flat = t.reshape(x, [-1])
+    counts = t.cumsum(t.to(t.ne(flat, 0), dtypes.int64), 0)
+    at = place(t, counts, t.arange(size, dtype=dtypes.int64), True)
+    columns: list[SSAValue] = []
+    rest = at
+    for n in reversed(sizes):
+        columns.insert(0, t.remainder(rest, n))
+        rest = t.div(rest, n, rounding_mode="floor")
+    if not columns:
+        return t.full([size, 0], fill, dtype=dtypes.int64)
+    is_there = t.unsqueeze(t.lt(at, t.shape(flat)[0]), 1)
+    found = t.stack(columns, 1)
+    return t.where(is_there, found, t.full_like(found, fill))

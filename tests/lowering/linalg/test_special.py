@@ -1,0 +1,108 @@
+"""Special functions against eager PyTorch, over the whole range of their argument."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from support import check, check_all
+
+NAN, INF = float("nan"), float("inf")
+EDGES = torch.tensor([0.0, -0.0, 1.0, -1.0, 2.0, -2.0, 0.5, -0.5, 1e-6, -1e-6, 1e-20, INF, -INF, NAN, 5.0, 8.0, 1.5])
+LINE = torch.cat([EDGES, torch.linspace(-12, 12, 193), torch.logspace(-8, 2, 60), -torch.logspace(-8, 2, 60)])
+RIGHT = torch.cat([EDGES[EDGES.isnan() | (EDGES > -1)], torch.linspace(0.01, 12, 97), torch.logspace(-8, 2, 60)])
+UNIT = torch.cat([torch.linspace(0, 1, 101), torch.logspace(-37, -0.01, 80), torch.tensor([-0.1, 1.1, NAN, 1 - 6e-8])])
+
+s = torch.special
+FUNCTIONS: dict[str, tuple[Callable[..., Any], torch.Tensor]] = {
+    "lgamma": (torch.lgamma, LINE),
+    "digamma": (torch.digamma, LINE),
+    "trigamma": (lambda x: torch.polygamma(1, x), RIGHT[RIGHT.isfinite()]),
+    "polygamma": (lambda x: torch.polygamma(3, x), RIGHT[RIGHT.isfinite()]),
+    "erfinv": (lambda x: torch.erfinv(x * 2 - 1), UNIT),
+    "ndtri": (s.ndtri, UNIT),
+    "erfcx": (s.erfcx, LINE[LINE.isnan() | (LINE > -9)]),
+    "erfc": (torch.erfc, LINE),
+    "log_ndtr": (s.log_ndtr, LINE),
+    "i0": (torch.i0, LINE[LINE.abs() < 80]),
+    "i0e": (s.i0e, LINE),
+    "i1": (s.i1, LINE[LINE.abs() < 80]),
+    "i1e": (s.i1e, LINE),
+    "j0": (s.bessel_j0, LINE),
+    "j1": (s.bessel_j1, LINE),
+    "y0": (s.bessel_y0, LINE),
+    "y1": (s.bessel_y1, LINE),
+    "k0": (s.modified_bessel_k0, LINE),
+    "k1": (s.modified_bessel_k1, LINE),
+    "scaled k0": (s.scaled_modified_bessel_k0, LINE),
+    "scaled k1": (s.scaled_modified_bessel_k1, LINE),
+    "spherical j0": (s.spherical_bessel_j0, LINE),
+    "zeta of 3": (lambda x: s.zeta(torch.full_like(x, 3.0), x), torch.linspace(-4.3, 9, 97)),
+    "zeta at 0.7": (lambda x: s.zeta(x, torch.full_like(x, 0.7)), torch.linspace(-1, 20, 64)),
+    "tan": (torch.tan, LINE),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_f32(name: str) -> None:
+    """To 1e-5 of the value; an absolute error of 1e-6 where a function crosses zero."""
+    function, x = FUNCTIONS[name]
+    check(function, x, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["lgamma", "digamma", "erfinv", "ndtri", "erfcx", "i1e", "k0", "zeta of 3", "erfc"])
+def test_f64(name: str) -> None:
+    function, x = FUNCTIONS[name]
+    check_all([(function, (x.double(),)), (torch.neg, (x,))], rtol=1e-11, atol=1e-12)
+
+
+def test_airy() -> None:
+    """PyTorch's own result is off by 1e-6 where it crosses zero."""
+    check(s.airy_ai, LINE[~(LINE < -13)], rtol=1e-5, atol=5e-6)
+
+
+def test_integers_and_halves() -> None:
+    whole = torch.arange(1, 9)
+    half = torch.tensor([0.5, 1.5, 3.0], dtype=torch.bfloat16)
+    check_all([(f, (v,)) for f in (torch.lgamma, torch.digamma, s.i0e) for v in (whole, half)])
+
+
+POLYNOMIALS = [
+    getattr(s, f"{shift}chebyshev_polynomial_{kind}") for shift in ("", "shifted_") for kind in "tuvw"
+]  # fmt: skip
+
+
+def test_chebyshev_polynomials() -> None:
+    x = torch.tensor([-3.0, -1.0, -0.9, -0.3, 0.0, 0.2, 0.5, 0.99, 1.0, 1.4, 7.0, NAN]).repeat_interleave(10)
+    n = torch.tensor([-1.0, 0.0, 1.0, 2.0, 3.9, 6.0, 8.0, 9.0, 12.0, 20.0]).repeat(12)
+    check_all([(f, (x, n)) for f in POLYNOMIALS], rtol=2e-5, atol=2e-5)
+
+
+def test_polynomials_by_recurrence() -> None:
+    x = torch.tensor([-3.0, -1.0, -0.3, 0.0, 0.5, 1.0, 7.0]).repeat_interleave(7)
+    n = torch.tensor([-1.0, 0.0, 1.0, 2.0, 3.9, 9.0, 30.0]).repeat(7)
+    functions = (
+        s.hermite_polynomial_h, s.hermite_polynomial_he, s.laguerre_polynomial_l, s.legendre_polynomial_p,
+    )  # fmt: skip
+    for function in functions:
+        check(function, x, n, rtol=1e-4, atol=1e-4)
+    check_all([(lambda x, f=f: f(x, 4), (x,)) for f in functions])
+
+
+def test_parts_of_floats() -> None:
+    x = torch.tensor([0.0, -0.0, 1.0, -2.0, 0.75, 3e38, 1e-30, -5e-38, INF, -INF, NAN, 7.5])
+    check_all([(torch.frexp, (x,)), (torch.frexp, (x.bfloat16(),))])
+
+
+def test_the_next_number() -> None:
+    x = torch.tensor([1.0, 1.0, -1.0, -1.0, 2.0, 0.5, 3.4028234663852886e38, INF, -INF, 7.0, 7.0, NAN, 3.0])
+    y = torch.tensor([2.0, 0.0, 0.0, -2.0, 0.0, 0.0, INF, 0.0, 0.0, 7.0, -INF, 1.0, NAN])
+    check(torch.nextafter, x, y, rtol=0, atol=0)
+
+
+def test_angles() -> None:
+    check_all([(torch.angle, (EDGES,)), (torch.angle, (torch.tensor([-1, 0, 2]),))])
+    z = torch.complex(torch.tensor([1.0, -1.0, 0.0, -2.0]), torch.tensor([1.0, 0.0, -3.0, 0.5]))
+    check_all([(torch.angle, (z,)), (torch.angle, (EDGES,))])
