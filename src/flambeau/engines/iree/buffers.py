@@ -39,7 +39,7 @@ def to_buffer_view(device: Any, array: Any) -> tuple[Any, Any]:
 
 
 def from_buffer_view(device: Any, view: Any, dtype: DType, as_torch: bool) -> Any:
-    """A tensor over a result's memory, which it keeps alive."""
+    """A tensor over a result's memory, which it keeps alive; a copy of it for numpy."""
     shape = tuple(view.shape)
     if as_torch:
         import torch
@@ -118,13 +118,7 @@ def _element_type(dtype: DType) -> Any:
     return getattr(rt.HalElementType, names.get(dtype.name, f"{kind}_{dtype.bits}"))
 
 
-class _Mapped:
-    """What an array over a result's memory refers to: the array that IREE makes does not keep the memory alive."""
-
-    def __init__(self, view: Any, dtype: np.dtype[Any]) -> None:
-        self._mapping = view.map()
-        self.__array_interface__ = self._mapping.asarray(view.shape, dtype).__array_interface__
-
-
 def _mapped(view: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    return np.asarray(_Mapped(view, dtype))
+    # A copy: the array that IREE makes does not keep the memory alive, and one that did would outlive IREE at exit.
+    array: npt.NDArray[Any] = view.map().asarray(view.shape, dtype).copy()
+    return array

@@ -11,12 +11,17 @@ How it works, file by file, in the order in which they use each other:
 - `indexing`, `python_functions`, `composites`: what is not an ATen operator, written with those that are.
 - `functions`: operators as functions and methods, made when asked for; `ops` is the namespace of them, `stub` its type
   stub, `typed` the classes for the types of schemas.
-- `module`, `layers`: `nn`. A layer's `forward` calls `ops`; it needs no knowledge of the IR.
+- `layer_composites`: the same for operators of layers and losses.
+- `module`, `layers` and the families beside it (`convolution`, `recurrent`, `transformer`, ...): `nn`. A layer's
+  `forward` calls `ops`; it needs no knowledge of the IR. `table` makes a class of a line, where a layer holds nothing
+  but its arguments.
+- `functional`, with `functional_*` behind it: `nn.functional`; `init`: `nn.init`.
 - `trace`: a function, called once on values of given types, as a function of the torch dialect.
 
-A new layer is a class in `layers` (or a file beside it), whose `forward` calls `ops` as PyTorch's calls `torch`, and a
-line in `flambeau/nn.py`. A function of PyTorch that is not an operator goes into `python_functions`. An operator whose
-type no rule knows is given a rule in `infer/`, or is written with others in `composites`.
+A new layer is a class in the file of its family, whose `forward` calls `ops` as PyTorch's calls `torch`, or a line
+that `table.layer` makes one of; its name goes into `flambeau/nn.py`, and a case into the table of its test. A function
+of PyTorch that is not an operator goes into `python_functions`. An operator whose type no rule knows is given a rule in
+`infer/`, or is written with others in `composites`.
 
-Importing `module`, `layers` and `ops` costs little: xDSL is imported when the first op is built.
+Importing these, but for `tracer` and what it needs, costs little: xDSL is imported when the first op is built.
 """

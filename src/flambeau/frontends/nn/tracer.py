@@ -39,6 +39,7 @@ from flambeau.dialects.torch.types import (
     to_non_value,
     vtensor,
 )
+from flambeau.frontends.nn import layer_composites as _layer_composites  # noqa: F401 (it adds composites)
 from flambeau.frontends.nn import overloads, values
 from flambeau.frontends.nn.composites import ALIASES, COMPOSITES
 from flambeau.infer.builder import TorchBuilder, infer, meta_of, rules, type_of
