@@ -119,15 +119,17 @@ class Recurrence:
     exact_at_one: bool = False
     """Whether its value at 1 is 1, and at -1 is 1 or -1."""
     limit: int | None = None
-    """Beyond this degree there is nothing that a float can hold: PyTorch gives NaN."""
+    """Beyond this degree the answer is NaN: PyTorch's own for Hermite's, the end of what would take hours for others."""
 
 
 RECURRENCES = {
     "hermite_polynomial_h": Recurrence(lambda x: x * 2, lambda x, k, p, q: x * 2 * q - k * 2 * p, limit=512),
     "hermite_polynomial_he": Recurrence(lambda x: x, lambda x, k, p, q: x * q - k * p, limit=512),
-    "laguerre_polynomial_l": Recurrence(lambda x: 1 - x, lambda x, k, p, q: ((k * 2 + (1 - x)) * q - k * p) / (k + 1)),
+    "laguerre_polynomial_l": Recurrence(
+        lambda x: 1 - x, lambda x, k, p, q: ((k * 2 + (1 - x)) * q - k * p) / (k + 1), limit=1 << 16
+    ),
     "legendre_polynomial_p": Recurrence(
-        lambda x: x, lambda x, k, p, q: ((k * 2 + 1) * x * q - k * p) / (k + 1), exact_at_one=True
+        lambda x: x, lambda x, k, p, q: ((k * 2 + 1) * x * q - k * p) / (k + 1), exact_at_one=True, limit=1 << 16
     ),
 }
 
