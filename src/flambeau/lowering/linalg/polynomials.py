@@ -119,7 +119,7 @@ class Recurrence:
     exact_at_one: bool = False
     """Whether its value at 1 is 1, and at -1 is 1 or -1."""
     limit: int | None = None
-    """Beyond this degree the answer is NaN: PyTorch's own for Hermite's, the end of what would take hours for others."""
+    """Beyond this degree the answer is NaN: PyTorch's own for Hermite, the end of what would take hours for others."""
 
 
 RECURRENCES = {
