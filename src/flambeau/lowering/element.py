@@ -448,7 +448,7 @@ class Element:
         if self.dtype.is_complex:
             return self._unary(math.SinOp, complex.SinOp)
         rest = self._within_a_turn()
-        return abs(rest)._unary(math.SinOp).copysign(rest)
+        return (self == 0).select(self, abs(rest)._unary(math.SinOp).copysign(rest))
 
     def cos(self) -> Element:
         if self.dtype.is_complex:
@@ -475,7 +475,7 @@ class Element:
         for part in (1.5703125, 4.837512969970703e-04, 7.54978995489188216e-08):
             rest = rest - turns * part
         sin, cos = abs(rest).sin().copysign(rest), rest.cos()
-        return (turns.fmod(2) == 0).select(sin / cos, -cos / sin)
+        return (self == 0).select(self, (turns.fmod(2) == 0).select(sin / cos, -cos / sin))
 
     def tanh(self) -> Element:
         return self._unary(math.TanhOp, complex.TanhOp)

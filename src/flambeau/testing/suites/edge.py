@@ -74,7 +74,7 @@ def make(dtypes: Iterable[str]) -> Suite:
                         partial(_accepted, maker, info, dtype),
                         name,
                         family_of(info),
-                        compare="signs",
+                        compare=_how(info.name),
                     )
                 )
     for title, (build, kinds) in TABLE.items():
