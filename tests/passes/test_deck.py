@@ -1,7 +1,7 @@
 """Every program of the slides that introduced torch-mlir, as they are written there, before and after.
 
 The slides are of 2021: `func @f`, `return`, `torch.override.tensor`, `!torch.list<!torch.int>`, initial values inside
-`torch.global_slot`. All that is read; what is printed is today's. The importer's side of TestModule (S85) is in
+`torch.global_slot`. All that is read; what is printed is today's. The importer's side of TestModule is in
 `tests/frontends/test_script_import.py`, reading and printing the old forms in `tests/dialects/test_ops.py`.
 """
 

@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import signal
 import sys
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -227,8 +228,21 @@ def _kill(process: Any) -> None:
     process.join(5)
 
 
+def _die_with_parent() -> None:
+    """End this process when the run is gone, though a program hangs in it."""
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
 def _work(pipe: Connection, setup: Setup) -> None:
     """The life of a worker."""
+    _die_with_parent()
     with suppress(ValueError):
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
     if setup.log is not None:

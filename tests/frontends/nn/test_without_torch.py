@@ -1,4 +1,4 @@
-"""The frontend where there is no PyTorch: from a checkpoint on disk to numbers from IREE (S36)."""
+"""The frontend where there is no PyTorch: from a checkpoint on disk to numbers from IREE."""
 
 from __future__ import annotations
 
