@@ -31,4 +31,4 @@ class Backend:
         context.add_vm_module(iree_runtime.VmModule.copy_buffer(config.vm_instance, artefact))
         results = context.modules.module[function](*inputs)
         results = results if isinstance(results, tuple) else (results,)
-        return [np.asarray(r) if hasattr(r, "shape") else r for r in results]
+        return [np.array(r) if hasattr(r, "shape") else r for r in results]  # copies, while the memory is there

@@ -57,6 +57,7 @@ EXPECTED: dict[str, dict[str, str]] = {
         "test_casts[": _F64,
         "test_complex_arithmetic": _COMPLEX,
         "test_embedding_bags[tosa-True": _DYNAMIC,
+        "test_histograms[tosa-True]": _DYNAMIC,
         "test_fourier_transforms": _COMPLEX,
         "test_long_transforms_are_exact": _COMPLEX,
         "test_max_pool_dtypes": _F64,
