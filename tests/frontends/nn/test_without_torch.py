@@ -88,9 +88,16 @@ def test_importing_nn_is_cheap_and_imports_no_torch() -> None:
     )
     assert not set(json.loads(python(code))) & {"torch", "xdsl", "iree", "click"}
 
-    # In seconds of CPU time, so that it does not matter what else the machine does.
-    timed = "import time; start = time.process_time(); import flambeau.nn; print(time.process_time() - start)"
-    assert min(float(python(timed)) for _ in range(5)) < 0.200
+    # As a ratio, so that it holds on slow machines too. Most of what the import costs is numpy's.
+    timed = """
+import time
+start = time.process_time()
+import numpy
+between = time.process_time()
+import flambeau.nn
+print((time.process_time() - between) / (between - start))
+"""
+    assert min(float(python(timed)) for _ in range(5)) < 1
 
 
 def test_the_stub_is_current() -> None:
