@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 from torch.fx import Graph, Node
 
 from flambeau.dialects.torch import registry
 from flambeau.dialects.torch.schema import Schema
+from flambeau.ir.sharing import Sharing
 
 # In-place in name only: they change how autograd sees the tensor, never its contents.
 HARMLESS = frozenset({"aten.detach_", "aten.requires_grad_", "aten.resolve_conj", "aten.alias"})
@@ -30,27 +30,8 @@ def op_name(target: Any) -> str:
     return f"{name}.{overload}" if overload else name
 
 
-@dataclass
-class Aliasing:
-    """Groups of nodes that may share storage, and which of them are written."""
-
-    parent: dict[Node, Node] = field(default_factory=dict)
-    written: set[Node] = field(default_factory=set)
-
-    def root(self, node: Node) -> Node:
-        while (up := self.parent.get(node, node)) is not node:
-            self.parent[node] = self.parent.get(up, up)
-            node = up
-        return node
-
-    def join(self, a: Node, b: Node) -> None:
-        a, b = self.root(a), self.root(b)
-        if a is not b:
-            self.parent[a] = b
-
-    def is_mutable(self, node: Node) -> bool:
-        """Whether somebody writes to storage that this node may share."""
-        return bool(self.written) and self.root(node) in self.written
+Aliasing = Sharing[Node]
+"""The nodes of a graph that may share storage."""
 
 
 def analyze(graph: Graph) -> Aliasing:

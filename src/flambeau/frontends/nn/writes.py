@@ -7,7 +7,6 @@ writes nor gives a view reads it first (`copy.to_vtensor`), and what begins as a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 from xdsl.dialects.builtin import DenseResourceAttr
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
@@ -31,36 +30,16 @@ from flambeau.dialects.torch.types import (
     to_value,
 )
 from flambeau.ir.builder import OpBuilder
-
-
-@dataclass
-class Sharing:
-    """Groups of values that may share storage, and which of them are written."""
-
-    parent: dict[SSAValue, SSAValue] = field(default_factory=dict)
-    written: set[SSAValue] = field(default_factory=set)
-
-    def root(self, value: SSAValue) -> SSAValue:
-        while (up := self.parent.get(value, value)) is not value:
-            value = up
-        return value
-
-    def join(self, a: SSAValue, b: SSAValue) -> None:
-        a, b = self.root(a), self.root(b)
-        if a is not b:
-            self.parent[a] = b
-
-    def is_mutable(self, value: SSAValue) -> bool:
-        return self.root(value) in self.written
+from flambeau.ir.sharing import Sharing
 
 
 def schema_of(op: Operation) -> Schema | None:
     return op.schema if isinstance(op, TorchOp) else None
 
 
-def analyze(block: Block) -> Sharing:
+def analyze(block: Block) -> Sharing[SSAValue]:
     """Find what is written."""
-    sharing, writes = Sharing(), []
+    sharing, writes = Sharing[SSAValue](), []
     for op in block.ops:
         if isinstance(op, ListUnpackOp):
             for result in op.results:
@@ -82,7 +61,7 @@ def analyze(block: Block) -> Sharing:
     return sharing
 
 
-def settle(block: Block, sharing: Sharing) -> dict[SSAValue, SSAValue]:
+def settle(block: Block, sharing: Sharing[SSAValue]) -> dict[SSAValue, SSAValue]:
     """Make mutable what must be. Gives the mutable tensor that stands for each value that begins as a value."""
     builder = OpBuilder(block)
     objects: dict[SSAValue, SSAValue] = {}
@@ -143,7 +122,7 @@ def _make_mutable(value: SSAValue) -> None:
         value._type = list_of(to_non_value(type_.element_type))
 
 
-def written_weights(block: Block, sharing: Sharing) -> list[ValueTensorLiteralOp]:
+def written_weights(block: Block, sharing: Sharing[SSAValue]) -> list[ValueTensorLiteralOp]:
     """The weights that the function writes."""
     return [
         op
@@ -154,6 +133,6 @@ def written_weights(block: Block, sharing: Sharing) -> list[ValueTensorLiteralOp
     ]
 
 
-def written_arguments(arguments: Sequence[BlockArgument], sharing: Sharing) -> list[BlockArgument]:
+def written_arguments(arguments: Sequence[BlockArgument], sharing: Sharing[SSAValue]) -> list[BlockArgument]:
     """The arguments that the function writes."""
     return [a for a in arguments if isinstance(a.type, TensorType) and sharing.is_mutable(a)]
