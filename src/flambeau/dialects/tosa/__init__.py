@@ -6,7 +6,7 @@ from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, UnitAttr, i1, i8
 from xdsl.ir import Attribute, Dialect
 from xdsl.printer import Printer
 
-from flambeau.dialects.declared.attributes import EnumAttr, word
+from flambeau.dialects.declared.attributes import EnumAttr, flag, ints, word
 from flambeau.dialects.declared.checks import of, same_shapes, same_types
 from flambeau.dialects.declared.forms import Reading, Template
 from flambeau.dialects.declared.ops import KINDS, REGIONS, TERMINATOR, DeclaredOp, Row, declare, instance, row
@@ -18,8 +18,6 @@ from flambeau.dialects.tosa.attributes import (
     ResizeMode,
     RoundingMode,
     axis,
-    flag,
-    ints,
     nan_mode,
     perms,
     resize_mode,

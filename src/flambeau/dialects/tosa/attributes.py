@@ -15,7 +15,6 @@ from xdsl.dialects.builtin import (
     IntegerAttr,
     TensorType,
     i32,
-    i64,
 )
 from xdsl.ir import Attribute, Data, TypeAttribute
 from xdsl.parser import AttrParser
@@ -91,25 +90,14 @@ def axis(value: int) -> IntegerAttr[Any]:
     return IntegerAttr(value, i32)
 
 
-@cache
-def flag(value: bool) -> IntegerAttr[Any]:
-    """`true`."""
-    return IntegerAttr.from_bool(value)
-
-
-def ints(values: Sequence[int]) -> DenseArrayBase[Any]:
-    """`array<i64: 1, 2>`, as paddings, strides and kernels are given."""
-    return _array(tuple(values), True)
-
-
 def perms(values: Sequence[int]) -> DenseArrayBase[Any]:
     """`array<i32: 1, 0>`, as permutations are given."""
-    return _array(tuple(values), False)
+    return _perms(tuple(values))
 
 
 @cache
-def _array(values: tuple[int, ...], wide: bool) -> DenseArrayBase[Any]:
-    return DenseArrayBase.from_list(i64 if wide else i32, list(values))
+def _perms(values: tuple[int, ...]) -> DenseArrayBase[Any]:
+    return DenseArrayBase.from_list(i32, list(values))
 
 
 def shape_values(sizes: Sequence[int]) -> DenseIntOrFPElementsAttr[Any]:
