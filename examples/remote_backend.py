@@ -7,10 +7,12 @@ how often the suite tries it again. Arrays travel in numpy's own format, without
 """
 
 import io
+import os
 import socket
 import struct
 import subprocess
 import sys
+import threading
 
 import numpy as np
 from backend import Backend as LocalBackend
@@ -49,7 +51,8 @@ class Backend(LocalBackend):
     def connection(self):
         """The device, started if it is not there: on a real one, this is where the lab's address goes."""
         if self.device is None or self.device.poll() is not None:
-            self.device = subprocess.Popen([sys.executable, __file__, "serve"], stdout=subprocess.PIPE, text=True)
+            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+            self.device = subprocess.Popen([sys.executable, __file__, "serve"], text=True, **pipes)
             self.port = int(self.device.stdout.readline())
         return socket.create_connection(("127.0.0.1", self.port), timeout=self.seconds)
 
@@ -66,7 +69,8 @@ class Backend(LocalBackend):
 
 
 def serve():
-    """What runs on the device: it takes a program and arrays, and gives arrays or an error."""
+    """What runs on the device: it takes a program and arrays, and gives arrays or an error; it ends with its client."""
+    threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0)), daemon=True).start()
     with socket.create_server(("127.0.0.1", 0)) as server:
         print(server.getsockname()[1], flush=True)
         while True:
