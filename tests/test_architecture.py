@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import ast
 import json
-import statistics
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,7 +16,7 @@ import flambeau
 ROOT = Path(flambeau.__file__).parent
 ORDER = ("ir", "dialects", "infer", "frontends", "passes", "lowering", "engines", "testing", "explorer")
 """A folder imports from itself and from those before it."""
-BASE = ("diagnostics",)
+BASE = ("diagnostics", "python_files")
 """Root modules below the folders: of these they import from `ir` only, and every folder may import them."""
 ON_TOP = ("testing", "explorer")
 """Folders that use the package as its users do, and so may import its public API."""
@@ -108,15 +106,9 @@ def test_import_flambeau_imports_neither_torch_nor_xdsl() -> None:
 
 
 def test_import_flambeau_is_fast() -> None:
-    def seconds(code: str) -> float:
-        start = time.perf_counter()
-        python(code)
-        return time.perf_counter() - start
-
-    seconds("import flambeau")  # writes the byte code
-    pairs = [(seconds("pass"), seconds("import flambeau")) for _ in range(7)]
-    cost = statistics.median(b for _, b in pairs) - statistics.median(a for a, _ in pairs)
-    assert cost < 0.150
+    """In seconds of CPU time, so that it does not matter what else the machine does."""
+    timed = "import time; start = time.process_time(); import flambeau; print(time.process_time() - start)"
+    assert min(float(python(timed)) for _ in range(5)) < 0.150
 
 
 def test_the_compiler_needs_no_torch() -> None:

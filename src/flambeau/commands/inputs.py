@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +10,7 @@ from typing import Any
 from flambeau.commands.errors import usage_error
 from flambeau.ir import dtypes
 from flambeau.ir.dtypes import DType
+from flambeau.python_files import PythonFileError, import_file
 
 EXAMPLE_SIZE = 2
 """The size that a dynamic dim has in the example which torch.export traces with."""
@@ -102,18 +101,10 @@ def load_factory(target: str) -> Any:
     if not colon or not name:
         raise usage_error(f"{target!r} does not name a model; write FILE.py:FACTORY")
     path = Path(path_text)
-    if not path.is_file():
-        raise usage_error(f"there is no file {path}")
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    if spec is None or spec.loader is None:
-        raise usage_error(f"{path} is not a Python file")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules.setdefault(path.stem, module)
-    sys.path.insert(0, str(path.parent.resolve()))
     try:
-        spec.loader.exec_module(module)
-    except Exception as e:
-        raise usage_error(f"cannot import {path}: {type(e).__name__}: {e}") from e
+        module = import_file(path)
+    except PythonFileError as e:
+        raise usage_error(str(e)) from e
     factory: Callable[[], Any] | Any = getattr(module, name, None)
     if factory is None:
         names = [n for n in vars(module) if not n.startswith("_") and callable(getattr(module, n))]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import inspect
 import sys
 from collections.abc import Sequence
@@ -14,6 +13,7 @@ from flambeau.api import Module, OutputType
 from flambeau.engines.cache import ArtefactCache, cache_directory, cache_enabled, cache_key
 from flambeau.engines.calling import bind, finish
 from flambeau.ir.arrays import is_array, is_torch, to_numpy, to_torch
+from flambeau.python_files import PythonFileError, import_file
 
 ENTRY_POINTS = "flambeau.backends"
 """The group of entry points under which an installed package can offer a backend by name."""
@@ -154,29 +154,19 @@ def load_backend(spec: str) -> Backend:
 
 
 def _from_file(path: Path) -> Backend:
-    if not path.is_file():
-        raise BackendError(f"there is no file {path}")
-    spec = importlib.util.spec_from_file_location(f"flambeau_backend_{path.stem}", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    sys.path.insert(0, str(path.parent.resolve()))
     try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        raise BackendError(f"{path} cannot be imported: {type(error).__name__}: {error}") from error
-    finally:
-        sys.path.pop(0)
+        module = import_file(path, f"flambeau_backend_{path.stem}")
+    except PythonFileError as error:
+        raise BackendError(str(error)) from error
     for name in ("backend", "Backend"):
         found = module.__dict__.get(name)
-        if found is not None and getattr(found, "__module__", spec.name) == spec.name:
+        if found is not None and getattr(found, "__module__", module.__name__) == module.__name__:
             return _checked(found, f"{name!r} in {path}")
     classes = [
         value
         for value in module.__dict__.values()
         if isinstance(value, type)
-        and value.__module__ == spec.name
+        and value.__module__ == module.__name__
         and hasattr(value, "compile")
         and hasattr(value, "run")
     ]

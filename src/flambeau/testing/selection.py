@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from flambeau.python_files import import_file
 from flambeau.testing.cases import REGISTERED, Case
 from flambeau.testing.suites import SUITES, load_suite
 
@@ -53,29 +52,16 @@ def load_file(path: Path) -> dict[str, Case]:
     """The cases that a file registers, in our way or in that of torch-mlir's end-to-end suite."""
     from flambeau.testing.upstream import importable_as_upstream
 
-    if not path.is_file():
-        raise ValueError(f"there is no file {path}")
-    path = path.resolve()
+    path = path.resolve() if path.exists() else path
     if path in _LOADED:
         return _LOADED[path]
-    name = f"flambeau_cases_{path.stem}"
     before = dict(REGISTERED.cases)
     REGISTERED.cases.clear()  # two files may have cases of one name
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    sys.path.insert(0, str(path.parent))
     try:
         with importable_as_upstream():
-            spec.loader.exec_module(module)
+            import_file(path, f"flambeau_cases_{path.stem}")
         _LOADED[path] = dict(REGISTERED.cases)
-    except Exception as error:
-        del sys.modules[name]
-        raise ValueError(f"{path} cannot be imported: {type(error).__name__}: {error}") from error
     finally:
-        sys.path.pop(0)
         REGISTERED.cases.clear()
         REGISTERED.cases.update(before)
     return _LOADED[path]

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import itertools
 import re
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +16,7 @@ from support import assert_same
 
 import flambeau
 from flambeau.dialects.context import parse_module
+from flambeau.python_files import import_file
 
 pytest.importorskip("helion", reason="Helion is not installed: pip install -c constraints.txt -e '.[helion]'")
 pytestmark = pytest.mark.helion
@@ -356,13 +355,7 @@ def test_the_kernel_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 @pytest.fixture(scope="module")
 def visitor() -> Any:
-    spec = importlib.util.spec_from_file_location("helion_visitor", ROOT / "examples" / "helion_visitor.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["helion_visitor"] = module
-    spec.loader.exec_module(module)
-    return module
+    return import_file(ROOT / "examples" / "helion_visitor.py")
 
 
 @pytest.mark.parametrize("output_type", list(flambeau.OutputType))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -14,19 +12,14 @@ import pytest
 import flambeau
 from flambeau import nn
 from flambeau.ir.safetensors_file import read_safetensors
+from flambeau.python_files import import_file
 
 CHECKPOINTS = Path(__file__).parent / "checkpoints"
 EXAMPLE = Path(__file__).parents[3] / "examples" / "nn_models.py"
 
 
 def example() -> Any:
-    spec = importlib.util.spec_from_file_location("nn_models", EXAMPLE)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["nn_models"] = module
-    spec.loader.exec_module(module)
-    return module
+    return import_file(EXAMPLE)
 
 
 def small(name: str) -> Any:
