@@ -41,6 +41,14 @@ _SIMPLE_INT: dict[str, tuple[type[Operation], dict[str, Any]]] = {
     "sub": (arith.SubiOp, _FLAGS),
     "mul": (arith.MuliOp, _FLAGS),
 }
+# Turns, in parts whose products with a count of them are exact, and what is left. 710 is nearly 113 turns, and
+# 10838702 is yet more nearly 1725033 of them.
+_Turns = tuple[float, tuple[float, ...], tuple[float, ...]]
+_MANY_TURNS: tuple[_Turns, ...] = (
+    (10838702.0, (10838016.0, 686.0), (-7.6400950141793222e-08,)),
+    (710.0, (710.0,), (-6.029009819030762e-05, 1.3914622001745921e-09)),
+)
+_TURN: _Turns = (2 * pymath.pi, (6.28125,), (1.9350051879882812e-03, 3.0199159819567529e-07))
 _BOOL_OPS: dict[str, type[Operation]] = {"add": arith.OrIOp, "mul": arith.AndIOp, "sub": arith.XOrIOp}
 
 
@@ -262,11 +270,10 @@ class Element:
         """Engines compute powers through logarithms, so the sign of a negative base is put back here."""
         base = abs(self)
         size = base.emit(math.PowFOp, (base, exponent), properties=_FAST)
-        size = ((exponent == 0) | (base == 1)).select(1, size)
+        size = ((exponent == 0) | (base == 1)).select(1, (exponent == 1).select(base, size))
         is_whole = exponent.trunc() == exponent
-        is_odd = abs(exponent.fmod(2)) == 1
-        of_negative = is_whole.select(is_odd.select(-size, size), float("nan"))
-        return ((self < 0) & ~self.isinf()).select(of_negative, ((self < 0) & is_odd).select(-size, size))
+        signed = (is_whole & exponent.is_odd()).select(size.copysign(self), size)
+        return ((self < 0) & ~self.isinf() & ~is_whole).select(float("nan"), signed)
 
     def _power(self, exponent: int) -> Element:
         result: Element | None = None
@@ -447,35 +454,45 @@ class Element:
     def sin(self) -> Element:
         if self.dtype.is_complex:
             return self._unary(math.SinOp, complex.SinOp)
-        rest = self._within_a_turn()
-        return (self == 0).select(self, abs(rest)._unary(math.SinOp).copysign(rest))
+        halves, rest = self._without_turns(1 / 2)
+        sin = abs(rest)._unary(math.SinOp).copysign(rest)
+        return (self == 0).select(self, halves.is_odd().select(-sin, sin))
 
     def cos(self) -> Element:
         if self.dtype.is_complex:
             return self._unary(math.CosOp, complex.CosOp)
-        return abs(self._within_a_turn())._unary(math.CosOp)
-
-    def _within_a_turn(self) -> Element:
-        """Without whole turns, which are taken away in parts that are exact.
-
-        IREE's sine and cosine lose digits from 1e3 on, and all of them for small negative numbers.
-        """
-        turns = (self * (0.5 / pymath.pi)).round()
-        rest = self
-        for part in (6.28125, 1.9350051879882812e-03, 3.0199159819567529e-07):
-            rest = rest - turns * part
-        return rest
+        return abs(self._without_turns(1)[1])._unary(math.CosOp)
 
     def tan(self) -> Element:
         if self.dtype.is_complex:
             return self._unary(math.TanOp, complex.TanOp)
-        # Near a pole all depends on the distance to it, so quarter turns are taken away in parts that are exact.
-        turns = (self * (2 / pymath.pi)).round()
-        rest = self
-        for part in (1.5703125, 4.837512969970703e-04, 7.54978995489188216e-08):
-            rest = rest - turns * part
-        sin, cos = abs(rest).sin().copysign(rest), rest.cos()
-        return (self == 0).select(self, (turns.fmod(2) == 0).select(sin / cos, -cos / sin))
+        # Near a pole all depends on the distance to it.
+        quarters, rest = self._without_turns(1 / 4)
+        sin, cos = abs(rest)._unary(math.SinOp).copysign(rest), abs(rest)._unary(math.CosOp)
+        return (self == 0).select(self, quarters.is_odd().select(-cos / sin, sin / cos))
+
+    def _without_turns(self, share: float) -> tuple[Element, Element]:
+        """Take away turns: many, some, then the last few by a share of one. Gives how many those were, and the rest.
+
+        IREE's sine and cosine lose digits from 1e3 on, and all of them for small negative numbers. Up to 4e10 what is
+        taken away is exact; the rest of it waits until the number is small.
+        """
+        turn, parts, left = _TURN
+        last = (turn * share, tuple(part * share for part in parts), tuple(part * share for part in left))
+        rest, count, late = self, self, []
+        for size, exact, remains in (*_MANY_TURNS, last):
+            count = (rest * (1 / size)).round()
+            for part in exact:
+                rest = rest - count * part
+            late += [count * part for part in remains]
+        for inexact in late:
+            rest = rest - inexact
+        return count, rest
+
+    def is_odd(self) -> Element:
+        """Whether a whole number is odd."""
+        half = self * 0.5
+        return half.floor() != half
 
     def tanh(self) -> Element:
         return self._unary(math.TanhOp, complex.TanhOp)

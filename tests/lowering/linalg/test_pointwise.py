@@ -44,6 +44,19 @@ def test_trigonometry_and_hyperbolics_keep_their_digits_near_zero() -> None:
     every([torch.acosh], torch.tensor([1.0, 1.0001, 2.0, 1e5, 1e20]), rtol=1e-5, atol=1e-6)
 
 
+def test_trigonometry_keeps_its_digits_far_from_zero() -> None:
+    x = torch.tensor([355.0, 1e5, -3e6, 16777216.0, 5419351.0, -(2.0**31), 1e10])
+    every([torch.sin, torch.cos, torch.tan], x, rtol=2e-6, atol=2e-6)
+
+
+def test_signs_of_zeros_survive() -> None:
+    """Dividing by the result tells them apart."""
+    x = torch.tensor([0.0, -0.0])
+    every([lambda v: 1 / torch.erf(v), lambda v: 1 / torch.sin(v), lambda v: 1 / torch.tan(v)], x)
+    exponents = torch.tensor([[1.0], [3.0], [-1.0], [2.0], [-2.0]])
+    every([lambda v, e: 1 / torch.pow(v, e), torch.pow], x, exponents)
+
+
 def test_activations_match_eager() -> None:
     x = torch.linspace(-6, 6, 37)
     every(

@@ -292,7 +292,7 @@ def nan_to_num(x: Element, nan: Any, posinf: Any, neginf: Any) -> Element:
 
 for _name in (
     "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "sinh",
-    "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "sqrt", "rsqrt", "floor", "ceil", "trunc", "round", "sigmoid",
+    "cosh", "tanh", "asinh", "acosh", "atanh", "sqrt", "rsqrt", "floor", "ceil", "trunc", "round", "sigmoid",
     "sign",
 ):  # fmt: skip
     pointwise(f"aten.{_name}")(lambda x, _method=_name: getattr(x, _method)())
@@ -306,6 +306,11 @@ def neg(x: Element) -> Element:
 @pointwise("aten.abs", "aten.absolute", inputs="own")
 def abs_(x: Element) -> Element:
     return abs(x.to(x.dtype.compute))
+
+
+@pointwise("aten.erf")
+def erf(x: Element) -> Element:
+    return (x == 0).select(x, x.erf())  # which keeps the sign of a zero
 
 
 @pointwise("aten.reciprocal")
@@ -466,7 +471,7 @@ def hardshrink(x: Element, limit: Any) -> Element:
 
 @pointwise("aten.softshrink")
 def softshrink(x: Element, limit: Any) -> Element:
-    return (x > limit).select(x - limit, (x < -limit).select(x + limit, (x == x).select(0, x)))
+    return (x > limit).select(x - limit, (x < -limit).select(x + limit, x * 0))
 
 
 @pointwise("aten.threshold")

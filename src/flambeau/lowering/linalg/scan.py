@@ -116,6 +116,8 @@ def _accumulate(b: LinalgBuilder, x: Tensor, dim: int, combine: Combine) -> Tens
 
 @linalg_rule("aten.cumsum")
 def cumsum(b: LinalgBuilder, x: Tensor, dim: int, dtype: int | None) -> Tensor:
+    if x.dtype.is_float:
+        x = b.elementwise([x], lambda e: e + 0, x.dtype)  # PyTorch starts from 0, which a -0.0 does not survive
     return _accumulate(b, x, dim, lambda before, here: before + here)
 
 
