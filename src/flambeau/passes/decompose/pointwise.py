@@ -9,6 +9,7 @@ from xdsl.ir import SSAValue
 
 from flambeau.diagnostics import Unsupported
 from flambeau.infer.builder import TorchBuilder
+from flambeau.ir import dtypes
 from flambeau.passes.decompose.rules import decomposition
 
 
@@ -57,6 +58,8 @@ def isclose(t: TorchBuilder, x: SSAValue, y: SSAValue, rtol: float, atol: float,
     close = t.eq(x, y)
     if equal_nan:
         close = t.logical_or(close, t.logical_and(t.isnan(x), t.isnan(y)))
+    if not t.dtype(y).is_float and not t.dtype(y).is_complex:
+        y = t.to(y, dtypes.float32)  # the difference of integers could overflow
     allowed = t.add(t.abs(t.mul(y, rtol)), atol)
     error = t.abs(t.sub(x, y))
     return t.logical_or(close, t.logical_and(t.isfinite(error), t.le(error, allowed)))
