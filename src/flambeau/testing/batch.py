@@ -22,7 +22,7 @@ from flambeau.engines.errors import EngineError
 from flambeau.frontends.fx.compile import export
 from flambeau.testing.backends import Backend, compile_cached, invoke
 from flambeau.testing.cases import Call, Case, Sample
-from flambeau.testing.comparing import Mismatch, compare
+from flambeau.testing.comparing import Mismatch, compare, either
 from flambeau.testing.memory import peak_growth
 from flambeau.testing.merging import merge
 from flambeau.testing.results import BEFORE_US, EXCLUDED, FAIL, PASS, Result
@@ -200,6 +200,9 @@ class Batch:
                     timings["eager again"] = _fastest_eager(prepared.sample, call)
                 with _failing("compare", prepared.index, prepared.sample, ir):
                     difference = compare(case, actual, expected)
+                    if difference is not None and prepared.sample.pointwise:
+                        alone = _one_by_one(prepared.sample.module, call)
+                        difference = compare(case, actual, either(case, actual, expected, alone))
                 if difference is not None:
                     raise Failure(
                         "compare",
@@ -213,6 +216,14 @@ class Batch:
                     )
                 count += 1
         return count
+
+
+def _one_by_one(module: Any, call: Call) -> Any:
+    """What a pointwise module gives for each element alone."""
+    shape = torch.broadcast_shapes(*(x.shape for x in call.args))
+    columns = [x.expand(shape).reshape(-1, 1) for x in call.args]
+    results = [module(*row) for row in zip(*columns, strict=True)]
+    return tree_map(lambda *elements: torch.cat(elements).reshape(shape), *results)
 
 
 def _lowered(prepared: Prepared, target: str) -> Module:

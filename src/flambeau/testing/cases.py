@@ -37,6 +37,8 @@ class Sample:
     other_sizes: bool = False
     """Call it at sizes of the runner's choice too: every dim that the exported program leaves open gets another one."""
     label: str = ""
+    pointwise: bool = False
+    """What PyTorch gives for an element alone is right too: its vector code differs at some special values."""
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ What PyTorch itself refuses (an integer division by zero, a maximum over nothing
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -43,10 +44,11 @@ def tame(dtype: torch.dtype) -> torch.Tensor:
 
 ORDERING = frozenset(
     {
-        "amax", "amin", "aminmax", "clamp", "clamp_max", "clamp_min", "fmax", "fmin", "max", "maximum", "min",
-        "minimum", "nan_clamp", "nan_clamp_tensor", "nan_hardtanh", "nan_max_pool", "nan_max_pool_ceil", "nan_relu",
+        "amax", "amin", "aminmax", "clamp", "clamp_max", "clamp_min", "fmax", "fmin", "masked.amax", "masked.amin",
+        "max", "maximum", "min", "minimum", "nan_clamp", "nan_clamp_tensor", "nan_hardtanh", "nan_max_pool",
+        "nan_max_pool_ceil", "nan_relu", "nn.functional.hardtanh", "nn.functional.relu", "nn.functional.relu6",
         "ties_cummax_values", "ties_max_dim", "ties_min_dim", "ties_sort_descending", "ties_sort_stable",
-        "ties_topk_values", "nn.functional.relu", "nn.functional.relu6", "nn.functional.hardtanh",
+        "ties_topk_values",
     }
 )  # fmt: skip
 """Ops that choose between equal numbers. Which of two zeros they give depends on PyTorch's vector code: nobody says."""
@@ -111,12 +113,17 @@ def _accepted(maker: Callable[[Any, torch.dtype], Iterable[Sample]], info: Any, 
     return kept
 
 
+def pointwise(op: Any, args: tuple[Any, ...], **kwargs: Any) -> Sample:
+    """A sample of an op that does the same to each element."""
+    return replace(sample_of(op, args, kwargs), pointwise=True)
+
+
 def _unary(info: Any, dtype: torch.dtype) -> Iterator[Sample]:
     _, kwargs = info.sample_kwargs("cpu", dtype, values(dtype))
     kwargs = kwargs if isinstance(kwargs, dict) else {}
-    yield sample_of(info.op, (values(dtype),), kwargs)
-    yield sample_of(info.op, (values(dtype)[:0],), kwargs)
-    yield sample_of(info.op, (values(dtype)[-1],), kwargs)
+    yield pointwise(info.op, (values(dtype),), **kwargs)
+    yield pointwise(info.op, (values(dtype)[:0],), **kwargs)
+    yield pointwise(info.op, (values(dtype)[-1],), **kwargs)
 
 
 def _binary(info: Any, dtype: torch.dtype) -> Iterator[Sample]:
@@ -124,13 +131,13 @@ def _binary(info: Any, dtype: torch.dtype) -> Iterator[Sample]:
     if _kind(dtype) == "int":
         # The least integer divided by -1 is no exception in C++ but the end of the process.
         for kept in (row[row != torch.iinfo(dtype).min], row[(row != 0) & (row != -1)]):
-            yield sample_of(info.op, (kept[:, None], kept), {})
+            yield pointwise(info.op, (kept[:, None], kept))
     else:
-        yield sample_of(info.op, (column, row), {})
-    yield sample_of(info.op, (column, tame(dtype)), {})
-    yield sample_of(info.op, (column[:0], tame(dtype)), {})
-    yield sample_of(info.op, (values(dtype)[0], tame(dtype)[0]), {})
-    yield sample_of(info.op, (values(dtype), tame(dtype)[:1]), {})
+        yield pointwise(info.op, (column, row))
+    yield pointwise(info.op, (column, tame(dtype)))
+    yield pointwise(info.op, (column[:0], tame(dtype)))
+    yield pointwise(info.op, (values(dtype)[0], tame(dtype)[0]))
+    yield pointwise(info.op, (values(dtype), tame(dtype)[:1]))
 
 
 def _reduction(info: Any, dtype: torch.dtype) -> Iterator[Sample]:
@@ -172,6 +179,15 @@ def _of(function: Callable[..., Any], *rows: Sequence[Any]) -> Callable[[torch.d
             yield sample_of(function, tuple(a(dtype) if callable(a) else a for a in row), {})
 
     return build
+
+
+def _each(function: Callable[..., Any]) -> Callable[[torch.dtype], Iterator[Sample]]:
+    return lambda dtype: iter([pointwise(function, (values(dtype),))])
+
+
+def _summable(dtype: torch.dtype) -> torch.Tensor:
+    """Rows whose sums do not depend on their order, as the greatest and the least float with others do."""
+    return _special_rows(dtype)[:-1] if dtype.is_floating_point else _special_rows(dtype)
 
 
 def _numbers(*shape: int) -> Callable[[torch.dtype], torch.Tensor]:
@@ -253,7 +269,7 @@ TABLE: dict[str, tuple[Callable[[torch.dtype], Iterator[Sample]], tuple[str, ...
     "nan_relu": (_of(F.relu, (values,)), NUMBERS),
     "nan_hardtanh": (_of(F.hardtanh, (values,)), FLOAT),
     "nan_leaky_relu": (_of(F.leaky_relu, (values,)), FLOAT),
-    "nan_gelu": (_of(F.gelu, (values,)), FLOAT),
+    "nan_gelu": (_each(F.gelu), FLOAT),
     "nan_softmax": (_of(lambda x: x.softmax(-1), (_ties,)), FLOAT),
     "nan_log_softmax": (_of(lambda x: x.log_softmax(-1), (_ties,)), FLOAT),
     "nan_max_pool": (_of(lambda x: F.max_pool1d(x[:, None], 2, 1), (_ties,)), FLOAT),
@@ -262,7 +278,7 @@ TABLE: dict[str, tuple[Callable[[torch.dtype], Iterator[Sample]], tuple[str, ...
         _of(lambda x: F.avg_pool1d(x[:, None], 3, 2, 1, ceil_mode=True, count_include_pad=False), (_numbers(2, 6),)),
         FLOAT,
     ),
-    "nan_cumsum": (_of(lambda x: x.cumsum(-1), (_ties,)), NUMBERS),
+    "nan_cumsum": (_of(lambda x: x.cumsum(-1), (_summable,)), NUMBERS),
     "nan_nan_to_num": (_of(torch.nan_to_num, (values,)), FLOAT),
     "nan_equal_nan": (_of(lambda x: torch.isclose(x[:, None], x, equal_nan=True), (values,)), FLOAT),
     "empty_matmul_k": (_of(torch.matmul, (_numbers(2, 0), _numbers(0, 3)), (_numbers(0, 2), _numbers(2, 3))), NUMBERS),
