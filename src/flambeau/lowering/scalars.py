@@ -7,8 +7,8 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from xdsl.dialects import arith, math
-from xdsl.dialects.builtin import IndexType, f64, i1
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import IndexType, i1
 from xdsl.ir import SSAValue
 
 from flambeau.diagnostics import Unsupported
@@ -130,22 +130,31 @@ def to_int(b: LoweringBuilder, x: Any) -> Any:
         return int(x)
     if x.type == INDEX:
         return x
-    element = Element(b, x, dtypes.bool_ if x.type == i1 else dtypes.float64)
-    return b.value(arith.IndexCastOp, (element.to(dtypes.int64).value,), INDEX)
+    if x.type == i1:
+        return b.value(arith.IndexCastOp, (Element(b, x, dtypes.bool_).to(dtypes.int64).value,), INDEX)
+    number = Element(b, x, dtypes.float64)
+    return whole(b, (number < 0).select(-(-number).floor(), number.floor()))
+
+
+def whole(b: LoweringBuilder, x: Element) -> SSAValue:
+    """A whole f64 below 2^51 as a size: IREE's virtual machine does not convert those, but it shows their bits."""
+    offset = x.like(1.5 * 2**52)  # next to which a number's last bit stands for 1
+    bits, zero = (e.emit(arith.BitcastOp, (e,), dtypes.int64) for e in (x + offset, offset))
+    return b.value(arith.IndexCastOp, ((bits - zero).value,), INDEX)
 
 
 @rule("aten.floor.Scalar", "aten.floor.float")
 def floor(b: LoweringBuilder, x: Any) -> Any:
     if is_known(x):
         return pymath.floor(x)
-    return x if x.type == INDEX else to_int(b, b.value(math.FloorOp, (x,), f64, _FAST))
+    return x if x.type == INDEX else whole(b, as_float(b, x).floor())
 
 
 @rule("aten.ceil.Scalar", "aten.ceil.float")
 def ceil(b: LoweringBuilder, x: Any) -> Any:
     if is_known(x):
         return pymath.ceil(x)
-    return x if x.type == INDEX else to_int(b, b.value(math.CeilOp, (x,), f64, _FAST))
+    return x if x.type == INDEX else whole(b, -(-as_float(b, x)).floor())
 
 
 @rule("aten.neg.float")
@@ -209,6 +218,3 @@ def assert_scalar(b: LoweringBuilder, condition: Any, message: str) -> None:
 @rule("prim.ListUnpack")
 def list_unpack(b: LoweringBuilder, values: list[Any]) -> Any:
     return values if len(values) != 1 else values[0]
-
-
-_FAST = {"fastmath": arith.FastMathFlagsAttr("none")}

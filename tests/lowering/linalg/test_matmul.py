@@ -36,6 +36,7 @@ def test_linear_and_addmm(dynamic: bool) -> None:
             (lambda c, a, b: torch.addmm(c, a, b, beta=0.5, alpha=2), (bias, A, B)),
             (lambda c, a, b: torch.addmm(c, a, b, beta=0), (torch.full((3, 5), float("nan")), A, B)),
             (torch.baddbmm, (torch.randn(2, 3, 5), BATCH, OTHER)),
+            (F.linear, (BATCH, w[:1], bias[:1])), (torch.mm, (A[:1], B)), (torch.addmv, (bias, w, V)),
         ],
         dynamic=dynamic,
     )  # fmt: skip

@@ -124,6 +124,7 @@ def test_dynamic_sizes() -> None:
             case(F.pad, ramp(2, 4, 5), (2, 3), mode="reflect"),
             case(F.pad, ramp(2, 4, 5), (2, 3), mode="circular"),
             case(F.interpolate, ramp(2, 3, 5, 4), scale_factor=2),
+            case(F.interpolate, ramp(2, 3, 5, 9), scale_factor=1.7),
             case(F.interpolate, ramp(2, 3, 5, 4), scale_factor=3),
             case(F.interpolate, ramp(2, 3, 5, 4), scale_factor=2, mode="bilinear"),
         ],

@@ -12,6 +12,7 @@ from flambeau.lowering.builder import Size, Tensor
 from flambeau.lowering.element import Element
 from flambeau.lowering.linalg.builder import LinalgBuilder
 from flambeau.lowering.linalg.rules import linalg_rule
+from flambeau.lowering.scalars import as_float, whole
 
 # --- Padding ---
 
@@ -126,7 +127,7 @@ def _scaled(b: LinalgBuilder, size: Size, scale: float) -> Size:
         return int(size * scale)
     if float(scale).is_integer():
         return b.mul(size, int(scale))
-    return b.as_index((b.scalar(size).to(dtypes.float64) * scale).floor())
+    return whole(b, (as_float(b, size) * scale).floor())
 
 
 def _ratio(b: LinalgBuilder, old: Size, new: Size, scale: float | None, dtype: DType) -> Element:
