@@ -177,6 +177,19 @@ def test_unsafe_index_reads_like_index() -> None:
     check(lambda x, i: torch.ops.aten._unsafe_index.Tensor(x, [None, i]), ramp(4, 3), ints(2, -1))
 
 
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_masked_indices_may_be_anything(dynamic: bool) -> None:
+    x, index = torch.arange(12.0).reshape(4, 3), torch.tensor([0, 99, -1, 3, -77])
+    mask = torch.tensor([True, False, True, True, False])
+    check(
+        lambda x, m, i: torch.ops.aten._unsafe_masked_index(x, m, [i, i.clamp(0, 2)], 7),
+        x,
+        mask,
+        index,
+        dynamic=dynamic,
+    )
+
+
 def test_upsampled_images_are_read_by_index() -> None:
     check(lambda x: F.interpolate(x, scale_factor=2, mode="nearest"), ramp(1, 2, 3, 4))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from xdsl.ir import SSAValue
@@ -88,3 +89,12 @@ def embedding_renorm(
     flat = t.reshape(indices, [-1])
     is_used = t.any(t.eq(t.unsqueeze(rows, 1), t.unsqueeze(flat, 0)), 1, True)
     return t.where(t.logical_and(is_used, t.gt(norm, max_norm)), shorter, weight)
+
+
+@decomposition("aten._unsafe_masked_index")
+def masked_index(
+    t: TorchBuilder, x: SSAValue, mask: SSAValue, indices: Sequence[SSAValue | None], fill: float
+) -> SSAValue:
+    # Where the mask says that they do not count, indices may be anything.
+    inside = [index if index is None else t.where(mask, index, 0) for index in indices]
+    return t.where(mask, t._unsafe_index(x, inside), fill)
