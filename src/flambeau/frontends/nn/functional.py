@@ -6,6 +6,7 @@ the files beside this one.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from flambeau.frontends.nn import ops
@@ -66,6 +67,7 @@ from flambeau.frontends.nn.functional_vision import (
     upsample_bilinear,
     upsample_nearest,
 )
+from flambeau.frontends.nn.values import named
 
 OPERATORS = {
     name: name
@@ -227,29 +229,17 @@ def dropout(input: Any, p: float = 0.5, training: bool = True, inplace: bool = F
     return _written(inplace, "dropout", input, p, False)
 
 
-def dropout1d(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
-    _dropout("dropout1d", p, training)
-    return input
+def _other_dropout(name: str, by_default: bool) -> Callable[..., Any]:
+    def function(input: Any, p: float = 0.5, training: bool = by_default, inplace: bool = False) -> Any:
+        _dropout(name, p, training)
+        return input
+
+    return named(name, function)
 
 
-def dropout2d(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
-    _dropout("dropout2d", p, training)
-    return input
-
-
-def dropout3d(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
-    _dropout("dropout3d", p, training)
-    return input
-
-
-def alpha_dropout(input: Any, p: float = 0.5, training: bool = False, inplace: bool = False) -> Any:
-    _dropout("alpha_dropout", p, training)
-    return input
-
-
-def feature_alpha_dropout(input: Any, p: float = 0.5, training: bool = False, inplace: bool = False) -> Any:
-    _dropout("feature_alpha_dropout", p, training)
-    return input
+dropout1d, dropout2d, dropout3d = (_other_dropout(f"dropout{n}d", True) for n in (1, 2, 3))
+alpha_dropout = _other_dropout("alpha_dropout", False)
+feature_alpha_dropout = _other_dropout("feature_alpha_dropout", False)
 
 
 # --- Normalisation ---

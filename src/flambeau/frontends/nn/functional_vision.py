@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from flambeau.frontends.nn import ops
 from flambeau.frontends.nn.table import each_dim
+from flambeau.frontends.nn.values import named
 
 
 def pad(input: Any, pad: Sequence[Any], mode: str = "constant", value: float | None = None) -> Any:
@@ -28,46 +29,19 @@ def _max_pool(
     return getattr(ops, name)(input, kernel_size, stride, padding, dilation, ceil_mode)
 
 
-def max_pool1d(
-    input: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False,
-    return_indices: bool = False,
-) -> Any:  # fmt: skip
-    return _max_pool(1, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
+def _max_pooling(count: int, with_indices: bool) -> Callable[..., Any]:
+    def function(
+        input: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False,
+        return_indices: bool = False,
+    ) -> Any:  # fmt: skip
+        indices = with_indices or return_indices
+        return _max_pool(count, input, kernel_size, stride, padding, dilation, ceil_mode, indices)
+
+    return named(f"max_pool{count}d" + "_with_indices" * with_indices, function)
 
 
-def max_pool2d(
-    input: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False,
-    return_indices: bool = False,
-) -> Any:  # fmt: skip
-    return _max_pool(2, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
-
-
-def max_pool3d(
-    input: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False,
-    return_indices: bool = False,
-) -> Any:  # fmt: skip
-    return _max_pool(3, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
-
-
-def max_pool1d_with_indices(
-    input: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False,
-    return_indices: bool = False,
-) -> Any:  # fmt: skip
-    return _max_pool(1, input, kernel_size, stride, padding, dilation, ceil_mode, True)
-
-
-def max_pool2d_with_indices(
-    input: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False,
-    return_indices: bool = False,
-) -> Any:  # fmt: skip
-    return _max_pool(2, input, kernel_size, stride, padding, dilation, ceil_mode, True)
-
-
-def max_pool3d_with_indices(
-    input: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False,
-    return_indices: bool = False,
-) -> Any:  # fmt: skip
-    return _max_pool(3, input, kernel_size, stride, padding, dilation, ceil_mode, True)
+max_pool1d, max_pool2d, max_pool3d = (_max_pooling(n, False) for n in (1, 2, 3))
+max_pool1d_with_indices, max_pool2d_with_indices, max_pool3d_with_indices = (_max_pooling(n, True) for n in (1, 2, 3))
 
 
 def _adaptive_sizes(input: Any, output_size: Any, count: int) -> list[Any]:
@@ -84,51 +58,32 @@ def adaptive_avg_pool3d(input: Any, output_size: Any) -> Any:
     return ops.adaptive_avg_pool3d(input, _adaptive_sizes(input, output_size, 3))
 
 
-def adaptive_max_pool1d_with_indices(input: Any, output_size: Any, return_indices: bool = False) -> Any:
-    return ops.adaptive_max_pool1d(input, _adaptive_sizes(input, output_size, 1))
+def _adaptive_max_pooling(count: int, with_indices: bool) -> Callable[..., Any]:
+    def function(input: Any, output_size: Any, return_indices: bool = False) -> Any:
+        found = getattr(ops, f"adaptive_max_pool{count}d")(input, _adaptive_sizes(input, output_size, count))
+        return found if with_indices or return_indices else found[0]
+
+    return named(f"adaptive_max_pool{count}d" + "_with_indices" * with_indices, function)
 
 
-def adaptive_max_pool2d_with_indices(input: Any, output_size: Any, return_indices: bool = False) -> Any:
-    return ops.adaptive_max_pool2d(input, _adaptive_sizes(input, output_size, 2))
+adaptive_max_pool1d, adaptive_max_pool2d, adaptive_max_pool3d = (_adaptive_max_pooling(n, False) for n in (1, 2, 3))
+adaptive_max_pool1d_with_indices, adaptive_max_pool2d_with_indices, adaptive_max_pool3d_with_indices = (
+    _adaptive_max_pooling(n, True) for n in (1, 2, 3)
+)
 
 
-def adaptive_max_pool3d_with_indices(input: Any, output_size: Any, return_indices: bool = False) -> Any:
-    return ops.adaptive_max_pool3d(input, _adaptive_sizes(input, output_size, 3))
+def _lp_pooling(count: int) -> Callable[..., Any]:
+    def function(input: Any, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> Any:
+        """The power mean of each window, times its size."""
+        kernel = each_dim(kernel_size, count)
+        stride = [] if stride is None else each_dim(stride, count)
+        mean = getattr(ops, f"avg_pool{count}d")(input.pow(norm_type), kernel, stride, 0, ceil_mode)
+        return (mean.sign() * mean.abs().relu()).mul(math.prod(kernel)).pow(1.0 / norm_type)
+
+    return named(f"lp_pool{count}d", function)
 
 
-def adaptive_max_pool1d(input: Any, output_size: Any, return_indices: bool = False) -> Any:
-    found = adaptive_max_pool1d_with_indices(input, output_size)
-    return found if return_indices else found[0]
-
-
-def adaptive_max_pool2d(input: Any, output_size: Any, return_indices: bool = False) -> Any:
-    found = adaptive_max_pool2d_with_indices(input, output_size)
-    return found if return_indices else found[0]
-
-
-def adaptive_max_pool3d(input: Any, output_size: Any, return_indices: bool = False) -> Any:
-    found = adaptive_max_pool3d_with_indices(input, output_size)
-    return found if return_indices else found[0]
-
-
-def _lp_pool(count: int, input: Any, norm_type: float, kernel_size: Any, stride: Any, ceil_mode: bool) -> Any:
-    """The power mean of each window, times its size."""
-    kernel = each_dim(kernel_size, count)
-    stride = [] if stride is None else each_dim(stride, count)
-    mean = getattr(ops, f"avg_pool{count}d")(input.pow(norm_type), kernel, stride, 0, ceil_mode)
-    return (mean.sign() * mean.abs().relu()).mul(math.prod(kernel)).pow(1.0 / norm_type)
-
-
-def lp_pool1d(input: Any, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> Any:
-    return _lp_pool(1, input, norm_type, kernel_size, stride, ceil_mode)
-
-
-def lp_pool2d(input: Any, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> Any:
-    return _lp_pool(2, input, norm_type, kernel_size, stride, ceil_mode)
-
-
-def lp_pool3d(input: Any, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> Any:
-    return _lp_pool(3, input, norm_type, kernel_size, stride, ceil_mode)
+lp_pool1d, lp_pool2d, lp_pool3d = (_lp_pooling(n) for n in (1, 2, 3))
 
 
 def _unpooled(count: int, input: Any, kernel_size: Any, stride: Any, padding: Any, output_size: Any) -> tuple[Any, ...]:

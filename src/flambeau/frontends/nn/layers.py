@@ -105,11 +105,13 @@ class _Table(Module):
     """A table of vectors. `max_norm` is refused when the layer is made."""
 
     def __init__(
-        self, num_embeddings: int, embedding_dim: int, padding_idx: int | None, max_norm: float | None, weight: Any,
-        dtype: Any,
+        self, num_embeddings: int, embedding_dim: int, padding_idx: int | None, max_norm: float | None,
+        norm_type: float, scale_grad_by_freq: bool, sparse: bool, weight: Any, dtype: Any,
     ) -> None:  # fmt: skip
         super().__init__()
         refuse_max_norm(max_norm)
+        self.max_norm, self.norm_type = None, norm_type
+        self.scale_grad_by_freq, self.sparse = scale_grad_by_freq, sparse
         if padding_idx is not None and not -num_embeddings <= padding_idx < num_embeddings:
             raise ValueError("padding_idx must be within num_embeddings")
         self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
@@ -146,12 +148,8 @@ class Embedding(_Table):
         norm_type: float = 2.0, scale_grad_by_freq: bool = False, sparse: bool = False, _weight: Any = None,
         _freeze: bool = False, device: Any = None, dtype: Any = None,
     ) -> None:  # fmt: skip
-        super().__init__(num_embeddings, embedding_dim, padding_idx, max_norm, _weight, dtype)
-        self.max_norm, self.norm_type, self.scale_grad_by_freq, self.sparse = (
-            None,
-            norm_type,
-            scale_grad_by_freq,
-            sparse,
+        super().__init__(
+            num_embeddings, embedding_dim, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse, _weight, dtype
         )
 
     def forward(self, input: Tensor) -> Tensor:
@@ -168,12 +166,8 @@ class EmbeddingBag(_Table):
         scale_grad_by_freq: bool = False, mode: str = "mean", sparse: bool = False, _weight: Any = None,
         include_last_offset: bool = False, padding_idx: int | None = None, device: Any = None, dtype: Any = None,
     ) -> None:  # fmt: skip
-        super().__init__(num_embeddings, embedding_dim, padding_idx, max_norm, _weight, dtype)
-        self.max_norm, self.norm_type, self.scale_grad_by_freq, self.sparse = (
-            None,
-            norm_type,
-            scale_grad_by_freq,
-            sparse,
+        super().__init__(
+            num_embeddings, embedding_dim, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse, _weight, dtype
         )
         self.mode, self.include_last_offset = mode, include_last_offset
 

@@ -368,40 +368,53 @@ class ModuleList(Module):
         self._modules[str(range(len(self))[index])] = module
 
 
-class ModuleDict(Module):
-    """Modules by name."""
+class _Named(Module):
+    """What modules by name and parameters by name have in common."""
 
-    def __init__(self, modules: Mapping[str, Module] | None = None) -> None:
+    def __init__(self, values: Mapping[str, Any] | None = None) -> None:
         super().__init__()
-        self.update(modules or {})
+        self.update(values or {})
 
-    def update(self, modules: Mapping[str, Module]) -> None:
-        for name, module in modules.items():
-            self[name] = module
+    def _held(self) -> Mapping[str, Any]:
+        raise NotImplementedError
+
+    def update(self, values: Mapping[str, Any]) -> None:
+        for name, value in values.items():
+            self[name] = value
 
     def __getitem__(self, name: str) -> Any:
-        return self._modules[name]
+        return self._held()[name]
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        raise NotImplementedError
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._held()
+
+    def __len__(self) -> int:
+        return len(self._held())
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._held())
+
+    def keys(self) -> Iterable[str]:
+        return self._held().keys()
+
+    def values(self) -> Iterable[Any]:
+        return self._held().values()
+
+    def items(self) -> Iterable[tuple[str, Any]]:
+        return self._held().items()
+
+
+class ModuleDict(_Named):
+    """Modules by name."""
+
+    def _held(self) -> Mapping[str, Any]:
+        return self._modules
 
     def __setitem__(self, name: str, module: Module) -> None:
         self.register_module(name, module)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._modules
-
-    def __len__(self) -> int:
-        return len(self._modules)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._modules)
-
-    def keys(self) -> Iterable[str]:
-        return self._modules.keys()
-
-    def values(self) -> Iterable[Any]:
-        return self._modules.values()
-
-    def items(self) -> Iterable[tuple[str, Any]]:
-        return self._modules.items()
 
 
 class ParameterList(Module):
@@ -426,31 +439,11 @@ class ParameterList(Module):
         return list(self._parameters.values())[index]
 
 
-class ParameterDict(Module):
+class ParameterDict(_Named):
     """Parameters by name."""
 
-    def __init__(self, values: Mapping[str, Any] | None = None) -> None:
-        super().__init__()
-        for name, value in (values or {}).items():
-            self[name] = value
+    def _held(self) -> Mapping[str, Any]:
+        return self._parameters
 
     def __setitem__(self, name: str, value: Any) -> None:
         self.register_parameter(name, value if isinstance(value, Parameter) else Parameter(value))
-
-    def __getitem__(self, name: str) -> Any:
-        return self._parameters[name]
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._parameters
-
-    def __len__(self) -> int:
-        return len(self._parameters)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._parameters)
-
-    def keys(self) -> Iterable[str]:
-        return self._parameters.keys()
-
-    def items(self) -> Iterable[tuple[str, Any]]:
-        return self._parameters.items()

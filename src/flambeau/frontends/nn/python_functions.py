@@ -100,9 +100,8 @@ def _creation(name: str, array: Callable[..., Any], floats: Callable[..., bool])
             return tensor(contents, dtype=dtype or (values.default_dtype() if floats(*args, **kwargs) else None))
         return aten(name, *args, dtype=dtype, **kwargs)
 
-    create.__name__ = create.__qualname__ = name
     create.__doc__ = f"PyTorch's `{name}`."
-    FUNCTIONS[name] = create
+    FUNCTIONS[name] = values.named(name, create)
 
 
 def _sizes(*size: Any, **_: Any) -> tuple[int, ...]:

@@ -87,21 +87,25 @@ def _activation(activation: str | Callable[[Any], Any]) -> Callable[[Any], Any]:
 class _Block(Module):
     """Parts of the layers of encoder and decoder: attention, a network of two linear layers, norms around them."""
 
-    def _hold(
-        self, attentions: tuple[str, ...], d_model: int, nhead: int, dim_feedforward: int, dropout: float,
-        activation: str | Callable[[Any], Any], layer_norm_eps: float, batch_first: bool, norm_first: bool,
-        bias: bool, dtype: Any,
+    ATTENTIONS: tuple[str, ...] = ()
+    """The names of the attentions."""
+
+    def __init__(
+        self, d_model: int, nhead: int, dim_feedforward: int = 2048, dropout: float = 0.1,
+        activation: str | Callable[[Any], Any] = F.relu, layer_norm_eps: float = 1e-5, batch_first: bool = False,
+        norm_first: bool = False, bias: bool = True, device: Any = None, dtype: Any = None,
     ) -> None:  # fmt: skip
-        for name in attentions:
+        super().__init__()
+        for name in self.ATTENTIONS:
             attention = MultiheadAttention(d_model, nhead, dropout, bias, batch_first=batch_first, dtype=dtype)
             self.register_module(name, attention)
         self.linear1 = Linear(d_model, dim_feedforward, bias, dtype=dtype)
         self.dropout = Dropout(dropout)
         self.linear2 = Linear(dim_feedforward, d_model, bias, dtype=dtype)
         self.norm_first = norm_first
-        for i in range(len(attentions) + 1):
+        for i in range(len(self.ATTENTIONS) + 1):
             self.register_module(f"norm{i + 1}", LayerNorm(d_model, layer_norm_eps, bias=bias, dtype=dtype))
-        for i in range(len(attentions) + 1):
+        for i in range(len(self.ATTENTIONS) + 1):
             self.register_module(f"dropout{i + 1}", Dropout(dropout))
         self.activation = _activation(activation)
 
@@ -126,16 +130,7 @@ class _Block(Module):
 class TransformerEncoderLayer(_Block):
     """Attention of a sequence to itself, and a network at each place."""
 
-    def __init__(
-        self, d_model: int, nhead: int, dim_feedforward: int = 2048, dropout: float = 0.1,
-        activation: str | Callable[[Any], Any] = F.relu, layer_norm_eps: float = 1e-5, batch_first: bool = False,
-        norm_first: bool = False, bias: bool = True, device: Any = None, dtype: Any = None,
-    ) -> None:  # fmt: skip
-        super().__init__()
-        self._hold(
-            ("self_attn",), d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first,
-            norm_first, bias, dtype,
-        )  # fmt: skip
+    ATTENTIONS = ("self_attn",)
 
     def forward(self, src: Any, src_mask: Any = None, src_key_padding_mask: Any = None, is_causal: bool = False) -> Any:
         padding, mask = _masks(src, src_key_padding_mask, src_mask)
@@ -146,16 +141,7 @@ class TransformerEncoderLayer(_Block):
 class TransformerDecoderLayer(_Block):
     """Attention of a sequence to itself and to another one, and a network at each place."""
 
-    def __init__(
-        self, d_model: int, nhead: int, dim_feedforward: int = 2048, dropout: float = 0.1,
-        activation: str | Callable[[Any], Any] = F.relu, layer_norm_eps: float = 1e-5, batch_first: bool = False,
-        norm_first: bool = False, bias: bool = True, device: Any = None, dtype: Any = None,
-    ) -> None:  # fmt: skip
-        super().__init__()
-        self._hold(
-            ("self_attn", "multihead_attn"), d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps,
-            batch_first, norm_first, bias, dtype,
-        )  # fmt: skip
+    ATTENTIONS = ("self_attn", "multihead_attn")
 
     def forward(
         self, tgt: Any, memory: Any, tgt_mask: Any = None, memory_mask: Any = None, tgt_key_padding_mask: Any = None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import numpy as np
@@ -357,14 +357,19 @@ _OPERATORS = {
 """Python's operators to ATen's."""
 
 
+def named(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that was made, under its name."""
+    function.__name__ = function.__qualname__ = name
+    return function
+
+
 def _operator(name: str, base: str) -> Any:
     def apply(self: Tensor, other: Any) -> Any:
         if other is None or isinstance(other, (str, dict)):
             return NotImplemented
         return self._call(base, other)
 
-    apply.__name__ = apply.__qualname__ = name
-    return apply
+    return named(name, apply)
 
 
 for _name, _base in _OPERATORS.items():
