@@ -63,32 +63,37 @@ def test_airy() -> None:
     check(s.airy_ai, LINE[~(LINE < -13)], rtol=1e-5, atol=5e-6)
 
 
+TINY, MOST, GREAT = torch.finfo(torch.float32).tiny, torch.finfo(torch.float32).max, 2.0**31
+
+
+def test_the_least_numbers() -> None:
+    """Where the half of a number is zero for the engine."""
+    x = torch.tensor([TINY, 2 * TINY, 1e-30, 0.0])
+    logarithmic = (
+        s.bessel_y0, s.bessel_y1, s.modified_bessel_k0, s.modified_bessel_k1, s.scaled_modified_bessel_k0,
+        s.scaled_modified_bessel_k1,
+    )  # fmt: skip
+    check_all([(f, (x,)) for f in logarithmic])
+    check(lambda x: s.bessel_j1(x).signbit(), torch.tensor([0.0, -0.0, TINY, -TINY, 7.0, -7.0]))
+
+
+def test_great_numbers() -> None:
+    """PyTorch rounds the angle of a wave, so that its digits are those of an angle without the last quarter."""
+    x = torch.tensor([2.0**20, 123456792.0, GREAT, GREAT - 128])
+    check_all([(f, (x,)) for f in (s.bessel_j0, s.bessel_j1, s.bessel_y0, s.bessel_y1)], rtol=1e-4, atol=1e-9)
+
+
+def test_zeta_at_the_ends() -> None:
+    """A sum whose other terms are nothing beside the first; what PyTorch multiplies by zero."""
+    exponent = torch.tensor([NAN, INF, MOST, GREAT, 1e4, 88.0, 7.75, 3.0, 1.5, 1.0, 0.5, -1.0, -INF])
+    q = torch.tensor([NAN, INF, MOST, GREAT, 100.0, 2.5, 1.0, 0.5, 0.1, TINY, 0.0, -0.5, -1.5, -3.0, -INF])
+    check(s.zeta, exponent[:, None].clone(), q)
+
+
 def test_integers_and_halves() -> None:
     whole = torch.arange(1, 9)
     half = torch.tensor([0.5, 1.5, 3.0], dtype=torch.bfloat16)
     check_all([(f, (v,)) for f in (torch.lgamma, torch.digamma, s.i0e) for v in (whole, half)])
-
-
-POLYNOMIALS = [
-    getattr(s, f"{shift}chebyshev_polynomial_{kind}") for shift in ("", "shifted_") for kind in "tuvw"
-]  # fmt: skip
-
-
-def test_chebyshev_polynomials() -> None:
-    x = torch.tensor([-3.0, -1.0, -0.9, -0.3, 0.0, 0.2, 0.5, 0.99, 1.0, 1.4, 7.0, NAN]).repeat_interleave(10)
-    n = torch.tensor([-1.0, 0.0, 1.0, 2.0, 3.9, 6.0, 8.0, 9.0, 12.0, 20.0]).repeat(12)
-    check_all([(f, (x, n)) for f in POLYNOMIALS], rtol=2e-5, atol=2e-5)
-
-
-def test_polynomials_by_recurrence() -> None:
-    x = torch.tensor([-3.0, -1.0, -0.3, 0.0, 0.5, 1.0, 7.0]).repeat_interleave(7)
-    n = torch.tensor([-1.0, 0.0, 1.0, 2.0, 3.9, 9.0, 30.0]).repeat(7)
-    functions = (
-        s.hermite_polynomial_h, s.hermite_polynomial_he, s.laguerre_polynomial_l, s.legendre_polynomial_p,
-    )  # fmt: skip
-    for function in functions:
-        check(function, x, n, rtol=1e-4, atol=1e-4)
-    check_all([(lambda x, f=f: f(x, 4), (x,)) for f in functions])
 
 
 def test_parts_of_floats() -> None:

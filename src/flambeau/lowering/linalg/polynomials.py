@@ -14,6 +14,7 @@ from typing import Any
 from xdsl.ir import SSAValue
 
 from flambeau.ir import dtypes
+from flambeau.ir.dtypes import DType
 from flambeau.lowering.builder import Size, Tensor
 from flambeau.lowering.element import Element
 from flambeau.lowering.linalg.builder import LinalgBuilder
@@ -37,30 +38,30 @@ def _chebyshev(kind: str, x: Element, n: Element) -> Element:
     before, value = x.like(1), (n >= 1).select(first, 1)
     for k in range(2, UNROLLED + 1):
         before, value = (n >= k).select(value, before), (n >= k).select(x * 2 * value - before, value)
-    inside = _of_angle(kind, x.acos(), n)
-    outside = _of_power(kind, x, n)
-    by_form = (abs(x) < 1).select(inside, outside)
+    by_form = (abs(x) < 1).select(_of_angle(kind, x, n), _of_power(kind, x, n))
     value = (n > UNROLLED).select(by_form, value)
     value = (abs(x) == 1).select(_at_one(kind, x, n), value)
     return (n < 0).select(value.like(0), value)
 
 
-def _is_odd(n: Element) -> Element:
-    return abs(n.fmod(2)) == 1
+def _mirrored(x: Element, n: Element, value: Element) -> Element:
+    """A polynomial that is odd or even as its degree is, from its value at |x|."""
+    return ((x < 0) & n.is_odd()).select(-value, value)
 
 
 def _at_one(kind: str, x: Element, n: Element) -> Element:
     """At 1 and -1, where the other forms divide by zero."""
     right = {"t": n.like(1), "u": n + 1, "v": n.like(1), "w": n * 2 + 1}[kind]
     left = {"t": n.like(1), "u": n + 1, "v": n * 2 + 1, "w": n.like(1)}[kind]
-    return (x > 0).select(right, _is_odd(n).select(-left, left))
+    return _mirrored(x, n, (x > 0).select(right, left))
 
 
-def _of_angle(kind: str, angle: Element, n: Element) -> Element:
-    if kind == "t":
-        return (n * angle).cos()
-    if kind == "u":
-        return ((n + 1) * angle).sin() / angle.sin()
+def _of_angle(kind: str, x: Element, n: Element) -> Element:
+    if kind in "tu":
+        angle = abs(x).acos()
+        value = (n * angle).cos() if kind == "t" else ((n + 1) * angle).sin() / angle.sin()
+        return _mirrored(x, n, value)
+    angle = x.acos()
     half = angle * 0.5
     if kind == "v":
         return ((n + 0.5) * angle).cos() / half.cos()
@@ -68,19 +69,28 @@ def _of_angle(kind: str, angle: Element, n: Element) -> Element:
 
 
 def _of_power(kind: str, x: Element, n: Element) -> Element:
-    """Outside of [-1, 1]: the hyperbolic forms; v and w change places left of it."""
+    """Outside of [-1, 1]: a power of x + √(x² - 1), and a factor near 1; v and w change places left of it.
+
+    PyTorch's recurrence subtracts two infinities as soon as the polynomial of degree n - 2 is one.
+    """
     a = abs(x)
     root = ((a - 1) * (a + 1)).sqrt()
     base = a + root
-    if kind in "tu":
-        power = base.pow(n if kind == "t" else n + 1)
-        value = (power + 1 / power) * 0.5 if kind == "t" else (power - 1 / power) / (root * 2)
+    inverse = 1 / base
+    power = base.pow(n - 3)  # One less: a factor may bring back what is just too great.
+    rest = 1 / (power * base * base * base)
+    rest = rest * rest
+    cosine, sine = 1 + inverse, (a - 1 + root) * inverse
+    if kind == "t":
+        factor = (rest + 1) * 0.5
+    elif kind == "u":
+        factor = (1 - rest * inverse * inverse) / (cosine * sine)
     else:
-        power, half = base.pow(n + 0.5), base.sqrt()
-        v = (power + 1 / power) / (half + 1 / half)
-        w = (power - 1 / power) / (half - 1 / half)
-        value = (x > 0).select(v, w) if kind == "v" else (x > 0).select(w, v)
-    return ((x < 0) & _is_odd(n)).select(-value, value)
+        v, w = (rest * inverse + 1) / cosine, (1 - rest * inverse) / sine
+        factor = (x > 0).select(v, w) if kind == "v" else (x > 0).select(w, v)
+    earlier = power * factor * base
+    value = earlier.isinf().select(earlier.like(float("nan")), earlier * base * base)
+    return _mirrored(x, n, value)
 
 
 def _any_operand(function: Callable[[Element, Element], Element]) -> Callable[[Any, Any], Element]:
@@ -116,20 +126,28 @@ class Recurrence:
 
     first: Callable[[Element], Element]
     following: Callable[[Element, Element, Element, Element], Element]
-    exact_at_one: bool = False
-    """Whether its value at 1 is 1, and at -1 is 1 or -1."""
-    limit: int | None = None
+    known: Callable[[Element, Element], tuple[Element, Element]] | None = None
+    """Where the value is known for any degree, and what it is."""
+    limit: Callable[[DType], int] = lambda dtype: 1 << 16
     """Beyond this degree the answer is NaN: PyTorch's own for Hermite, the end of what would take hours for others."""
 
 
+def _hermite_limit(dtype: DType) -> int:
+    return 512 if dtype is dtypes.float64 else 128
+
+
 RECURRENCES = {
-    "hermite_polynomial_h": Recurrence(lambda x: x * 2, lambda x, k, p, q: x * 2 * q - k * 2 * p, limit=512),
-    "hermite_polynomial_he": Recurrence(lambda x: x, lambda x, k, p, q: x * q - k * p, limit=512),
+    "hermite_polynomial_h": Recurrence(lambda x: x * 2, lambda x, k, p, q: x * 2 * q - k * 2 * p, limit=_hermite_limit),
+    "hermite_polynomial_he": Recurrence(lambda x: x, lambda x, k, p, q: x * q - k * p, limit=_hermite_limit),
     "laguerre_polynomial_l": Recurrence(
-        lambda x: 1 - x, lambda x, k, p, q: ((k * 2 + (1 - x)) * q - k * p) / (k + 1), limit=1 << 16
+        lambda x: 1 - x,
+        lambda x, k, p, q: ((k * 2 + (1 - x)) * q - k * p) / (k + 1),
+        known=lambda x, n: (x == 0, x.like(1)),
     ),
     "legendre_polynomial_p": Recurrence(
-        lambda x: x, lambda x, k, p, q: ((k * 2 + 1) * x * q - k * p) / (k + 1), exact_at_one=True, limit=1 << 16
+        lambda x: x,
+        lambda x, k, p, q: ((k * 2 + 1) * x * q - k * p) / (k + 1),
+        known=lambda x, n: (abs(x) == 1, _mirrored(x, n, x.like(1))),
     ),
 }
 
@@ -145,10 +163,9 @@ def _by_recurrence(recurrence: Recurrence, b: LinalgBuilder, x: Any, n: Any) -> 
         return b.elementwise([value], lambda e: e.to(dtype), dtype, sizes)
 
     x, n = whole(x), b.elementwise([whole(n)], lambda e: _degree(e).maximum(-1), dtype)
-    most = b.reduce([n], range(n.rank), [(1, dtype)], lambda e, acc: acc.maximum(e))[0]
+    limit = recurrence.limit(dtype)
+    most = b.reduce([n], range(n.rank), [(1, dtype)], lambda e, acc: acc.maximum((e > limit).select(0, e)))[0]
     turns: Size = b.as_index(Element(b, b.item(most), dtype).to(dtypes.int64))
-    if recurrence.limit is not None:
-        turns = b.minimum(turns, recurrence.limit)
 
     def turn(k: SSAValue, carried: list[Tensor]) -> list[Tensor]:
         def body(*index: SSAValue) -> Element:
@@ -168,11 +185,10 @@ def _by_recurrence(recurrence: Recurrence, b: LinalgBuilder, x: Any, n: Any) -> 
     value = b.reshape(b.slice(pair, [1, *[0] * len(sizes)], [1, *sizes], [1] * (len(sizes) + 1)), sizes)
 
     def ends(x: Element, n: Element, value: Element) -> Element:
-        if recurrence.exact_at_one:
-            sign = ((x < 0) & _is_odd(n)).select(x.like(-1), x.like(1))
-            value = (abs(x) == 1).select(sign, value)
-        if recurrence.limit is not None:
-            value = (n > recurrence.limit).select(value.like(float("nan")), value)
+        value = (n > limit).select(value.like(float("nan")), value)
+        if recurrence.known is not None:
+            is_known, known = recurrence.known(x, n)
+            value = is_known.select(known, value)
         return (n < 0).select(value.like(0), value)
 
     return b.elementwise([x, n, value], ends, b.out_dtype)

@@ -102,6 +102,11 @@ def sine(x: Element) -> Element:
     return abs(x).sin().copysign(x)
 
 
+def log_of_half(x: Element) -> Element:
+    """The half of the least number would be zero for engines."""
+    return x.log() - math.log(2)
+
+
 # --- The parts of a float ---
 
 
@@ -205,7 +210,7 @@ def _k_far(order: int) -> Series:
 
 
 def _k(order: int, x: Element, scaled: bool) -> Element:
-    log = (x / 2).log()
+    log = log_of_half(x)
     if order == 0:
         near = _k_near(0)(x * x) - log * _i(0, x)
     else:
@@ -249,10 +254,13 @@ def _hankel(order: float, x: Element, least: float) -> tuple[Element, Element]:
     return p(u * u), q(u * u) * u
 
 
-def _sine_and_cosine(order: int, x: Element) -> tuple[Element, Element]:
-    """Of x - (order/2 + 1/4) π, without rounding that difference; times √2."""
-    sin, cos = x.sin(), x.cos()
-    return (sin - cos, sin + cos) if order == 0 else (-sin - cos, sin - cos)
+def _wave(order: int, x: Element) -> tuple[Element, Element, Element]:
+    """The sine and cosine of x - (order/2 + 1/4) π, and what they are divided by.
+
+    The difference is rounded, as PyTorch does it: of great numbers it leaves only x, and other waves than it should.
+    """
+    angle = x - (order / 2 + 0.25) * math.pi
+    return angle.sin(), angle.cos(), x.sqrt() * math.sqrt(math.pi / 2)
 
 
 def _j_of_positive(order: int, x: Element) -> Element:
@@ -260,14 +268,14 @@ def _j_of_positive(order: int, x: Element) -> Element:
     high = float(np.float32(zero))
     near = _j_near(order)(x * x) * (x - high - (zero - high)) * (x + zero)
     p, q = _hankel(order, x, 5.0)
-    sin, cos = _sine_and_cosine(order, x)
-    distant = (p * cos - q * sin) / (x * math.pi).sqrt()
+    sin, cos, size = _wave(order, x)
+    distant = (p * cos - q * sin) / size
     return (x <= 5).select(near * x if order else near, distant)
 
 
 def _j(order: int, x: Element) -> Element:
     value = _j_of_positive(order, abs(x))
-    return value * x.sign() if order else value
+    return value * x.like(1).copysign(x) if order else value
 
 
 @cache
@@ -281,10 +289,10 @@ def _y_near(order: int) -> Series:
 
 def _y(order: int, x: Element) -> Element:
     regular = _y_near(order)(x * x)
-    near = (regular / x if order else regular) + (x / 2).log() * _j_of_positive(order, x) * (2 / math.pi)
+    near = (regular / x if order else regular) + log_of_half(x) * _j_of_positive(order, x) * (2 / math.pi)
     p, q = _hankel(order, x, 5.0)
-    sin, cos = _sine_and_cosine(order, x)
-    value = (x <= 5).select(near, (p * sin + q * cos) / (x * math.pi).sqrt())
+    sin, cos, size = _wave(order, x)
+    value = (x <= 5).select(near, (p * sin + q * cos) / size)
     return as_result(x < 0, NAN, as_result(x == 0, -INF, value))
 
 
@@ -324,12 +332,12 @@ def _airy_far() -> Series:
 def airy_ai(x: Element) -> Element:
     a = abs(x)
     root = a.sqrt()
-    phase = a * root * (2 / 3)
+    phase = a * 2 * root / 3  # Rounded as PyTorch rounds it: far left the last digit decides all.
     size = (root * math.pi).sqrt()
     right = _airy_far()(1.2 / phase) * (-phase).exp() / (size * 2)
     p, q = _hankel(1 / 3, phase, 1.8)
-    sin, cos = _sine_and_cosine(0, phase)
-    left = (p * cos - q * sin) / size * math.sqrt(0.5)
+    angle = phase + math.pi / 4
+    left = (p * angle.sin() + q * angle.cos()) / size
     value = (x < -2).select(left, (x <= 1.5).select(_airy_near()(x), right))
     return as_result(x.isinf(), NAN, value)
 
@@ -403,29 +411,31 @@ def digamma(x: Element) -> Element:
 
 
 def _zeta_of_positive(s: Element, q: Element) -> Element:
-    """Euler and Maclaurin's sum, after the first few terms."""
-    total = q.like(0)
+    """The first few terms, and Euler and Maclaurin's sum of the others unless they are nothing beside the first."""
+    first = q.like(0)
     for k in range(9):
-        total = total + (q + k).pow(-s)
+        first = first + (q + k).pow(-s)
     a = q + 9
-    last = a.pow(-s)
-    total = total + a.pow(1 - s) / (s - 1) + last * 0.5
-    factor = s / a
+    integral = a.pow(1 - s)
+    term = integral / a
+    others = integral / (s - 1) + term * 0.5
+    term = term * (s / a)
     for k, bernoulli in enumerate(BERNOULLI):
-        total = total + last * factor * (bernoulli / math.factorial(2 * k + 2))
-        factor = factor * ((s + (2 * k + 1)) / a) * ((s + (2 * k + 2)) / a)
-    return total
+        others = others + term * (bernoulli / math.factorial(2 * k + 2))
+        term = term * ((s + (2 * k + 1)) / a) * ((s + (2 * k + 2)) / a)
+    return (integral <= first * 1e-17).select(first, first + others)
 
 
 @pointwise("prims.zeta", "aten.special_zeta")
 def zeta(s: Element, q: Element) -> Element:
     # Left of zero the terms are those of two other sums, with the sign of s.
     part = q - q.floor()
-    is_odd = abs(s.fmod(2)) == 1
     between = _zeta_of_positive(s, q.ceil() - q) - _zeta_of_positive(s, 1 - q)
-    left = _zeta_of_positive(s, part) + is_odd.select(-between, between)
+    left = _zeta_of_positive(s, part) + s.is_odd().select(-between, between)
     value = (q > 0).select(_zeta_of_positive(s, q), as_result(s != s.floor(), NAN, left))
     value = as_result((q <= 0) & (q == q.floor()), INF, value)
+    # PyTorch multiplies the powers of s, which overflow there, by zero.
+    value = as_result((q > 1) & ((s * s).isinf() | q.isinf()), NAN, value)
     return as_result(s == 1, INF, as_result(s < 1, NAN, value))
 
 
