@@ -81,6 +81,73 @@ def test_divisions_and_remainders() -> None:
     )
 
 
+LARGEST = torch.finfo(torch.float32).max
+
+
+def test_divisors_may_be_the_largest_numbers() -> None:
+    x = torch.tensor([INF, -INF, LARGEST, -LARGEST, 1e38, 1.0, -0.0, NAN])
+    y = torch.tensor([1.0, LARGEST, -LARGEST, 1.5e38, INF, 1.2e-38])
+    check_all(
+        [
+            (lambda a, b: a[:, None] / b, (x, y)),
+            (lambda a, b: torch.atan2(a[:, None], b), (x, y)),
+            (lambda a, b: torch.hypot(a[:, None], b), (x, y)),
+            (lambda a, b: torch.div(a[:, None], b, rounding_mode="floor"), (x, y[1:5])),
+            (F.softsign, (x,)),
+            (F.silu, (x,)),
+            (torch.logit, (x,)),
+            (torch.log1p, (x,)),
+        ]
+    )
+
+
+def counted(module: flambeau.Module, name: str) -> int:
+    return sum(op.name == f"tosa.{name}" for op in module.op.walk())
+
+
+def test_divisors_that_cannot_be_large_are_left_alone() -> None:
+    x = ramp(4, 4)
+    small: list[Callable[..., Any]] = [
+        lambda a: a / 3,
+        lambda a: 1 / a,
+        lambda a: a / (a > 0).sum(),
+        lambda a: a / a.half().flip(0).float(),
+        lambda a: a.half() / a.half().flip(0),
+        lambda a: a / (2 + a.sigmoid() * a.tanh()),
+        lambda a: a / (-a.abs()).exp(),
+        lambda a: a / a.exp().log().neg(),
+        lambda a: a.softmax(-1),
+        lambda a: F.normalize(a, dim=-1),
+        lambda a: F.layer_norm(a, (4,)),
+        F.silu,
+    ]
+    assert [counted(compiled(f, x), "select") for f in small] == [0] * len(small)
+    large: list[Callable[..., Any]] = [
+        lambda a: a / a.exp(),
+        lambda a: a / (a.flip(0) + 1),
+        lambda a: a / (a.flip(0) * 0 + a.exp()),
+    ]
+    assert [counted(compiled(f, x), "select") for f in large] == [1] * len(large)
+
+
+def test_zeros_keep_their_sign() -> None:
+    x = torch.tensor([0.0, -0.0, -0.5, 0.5, -0.4, -1.5, 2.5, 3e9, -3e9, INF, NAN])
+    check_all([(lambda v, t=t: torch.signbit(v.to(t).round()), (x,)) for t in (torch.float32, torch.float16)])
+    check_all([(torch.round, (x,)), (lambda v: torch.signbit(v.fmod(3)), (x[:-2],))])
+    products: list[Callable[..., Any]] = [
+        lambda v: v * 0, lambda v: v * torch.zeros(2, 11), lambda v: torch.zeros(11) / v,
+        lambda v: torch.ones(2, 11) / v,
+    ]  # fmt: skip
+    check_all([(f, (x,)) for f in products])
+    check_all([(lambda v, f=f: torch.signbit(f(v)), (x[2:9],)) for f in (products[0], lambda v: torch.zeros(7) / v)])
+    check_all([(lambda v: torch.signbit(v + 0), (x[:9],)), (lambda v: torch.signbit(v.cumsum(0)), (x[1:2],))])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_nothing_divided_by_nothing_is_nan(dtype: torch.dtype) -> None:
+    check(lambda v: torch.nanmean(v, 1), torch.zeros(2, 0, dtype=dtype))
+
+
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64])
 def test_integers_of_every_width_wrap_and_compare(dtype: torch.dtype) -> None:
     x = torch.tensor([0, 1, 3, 100, 127, 200 if dtype == torch.uint8 else -100], dtype=dtype)
@@ -108,6 +175,12 @@ def test_casts_truncate_and_booleans_are_what_differs_from_zero() -> None:
     targets = (torch.int8, torch.int32, torch.int64, torch.bool, torch.float16, torch.bfloat16)
     check_all([(lambda v, t=t: v.to(t), (x,)) for t in targets])
     check_all([(lambda v, t=t: (v > 0).to(t), (x,)) for t in (torch.float32, torch.float16, torch.int64, torch.uint8)])
+
+
+def test_casts_of_what_no_integer_is() -> None:
+    x = torch.tensor([NAN, INF, -INF, LARGEST, -LARGEST, 2.0**31, -(2.0**31), 2147483520.0, 3e9, -3e9, 300.0, -1.0])
+    check_all([(lambda v, t=t: v.to(t), (x,)) for t in (torch.uint8, torch.int8, torch.int16, torch.int32)])
+    check(lambda v: v.to(torch.int16), x.to(torch.float16))
 
 
 def test_reductions() -> None:
@@ -380,6 +453,17 @@ def test_the_ends_of_64_bits_mean_the_ends_of_32() -> None:
     text = str(compiled(lambda a: torch.where(a > 0, a, highest).minimum(torch.tensor(lowest)), torch.tensor([1, -2])))
     assert "dense<2147483647> : tensor<1xi32>" in text
     assert "dense<-2147483648>" in text
+    x = torch.tensor([NAN, INF, -INF, 3e9, -3e9, 7.0])
+    ends = flambeau.load(compiled(lambda v: v.long(), x), profile="quick")(x)
+    assert ends.tolist() == [-(2**31), -(2**31), -(2**31), 2**31 - 1, -(2**31), 7]
+    check(lambda v: v.long().clamp(0, 5), x)
+
+
+def test_integers_that_outgrow_32_bits_need_64() -> None:
+    x = torch.tensor([[2**31 - 1, 1], [2, 3]], dtype=torch.int32)
+    for function in (torch.sum, lambda v: v.cumsum(1)):
+        module = compiled(function, x, tosa_int64="keep")
+        assert torch.equal(flambeau.load(module, profile="quick")(x), function(x))
 
 
 def test_the_policy_is_one_of_two() -> None:

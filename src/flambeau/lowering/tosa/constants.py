@@ -21,6 +21,8 @@ from xdsl.dialects.builtin import (
     IntegerAttr,
     IntegerType,
     TensorType,
+    bf16,
+    f16,
     f32,
     f64,
     i1,
@@ -38,9 +40,10 @@ from flambeau.lowering.whole.values import Placeholder
 Array = np.ndarray[Any, Any]
 
 NUMPY: dict[Attribute, Any] = {
-    i1: np.bool_, i8: np.int8, i16: np.int16, i32: np.int32, i64: np.int64, f32: np.float32, f64: np.float64,
+    i1: np.bool_, i8: np.int8, i16: np.int16, i32: np.int32, i64: np.int64, f16: np.float16, f32: np.float32,
+    bf16: np.float32, f64: np.float64,
 }  # fmt: skip
-"""Elements that are computed with while compiling."""
+"""Elements that are computed with while compiling; numpy has no bf16."""
 
 MOST_ELEMENTS = 1 << 16
 """Larger tensors are left to the engine, unless they have one value everywhere."""
@@ -83,6 +86,17 @@ def scalar_array(value: SSAValue) -> Array | None:
     return None if dtype is None else np.array(attr.value.data, dtype)
 
 
+def rounded(array: Any, element: Attribute) -> Array:
+    """Numbers as elements of a type."""
+    with np.errstate(all="ignore"):
+        array = np.asarray(array).astype(NUMPY.get(element, np.float32), copy=False)
+    if element != bf16:
+        return array
+    bits = array.view(np.uint32)
+    nearest = (bits + 0x7FFF + ((bits >> 16) & 1)) & np.uint32(0xFFFF0000)
+    return np.where(np.isnan(array), array, nearest.view(np.float32))
+
+
 def is_splat(array: Array) -> bool:
     return array.size == 1 or not any(array.strides)
 
@@ -107,7 +121,7 @@ def dense(array: Array, type_: TensorType[Any]) -> Attribute:
     if is_splat(array):
         number = array.flat[0].item() if array.size else 0
         return DenseIntOrFPElementsAttr.from_list(type_, [int(number) if isinstance(number, bool) else number])
-    if element in NUMPY and element != i1:
+    if element in NUMPY and element not in (i1, bf16):
         return DenseIntOrFPElementsAttr(type_, BytesAttr(np.ascontiguousarray(array, NUMPY[element]).tobytes()))
     return DenseIntOrFPElementsAttr.from_list(type_, [v.item() if element != i1 else int(v) for v in array.flat])
 
@@ -165,14 +179,13 @@ def _unsigned(x: Array) -> Array:
 
 def computed(name: str, arrays: Sequence[Array], element: Attribute, properties: Any) -> Array | None:
     """The result of an op of `arith` or `math` on arrays; None where it is left to the engine."""
-    wanted = NUMPY.get(element)
     function = _FUNCTIONS.get(name)
     if name in ("arith.cmpf", "arith.cmpi"):
         predicate = properties["predicate"].value.data
         function = _COMPARISONS[(CMPF if name == "arith.cmpf" else CMPI)[predicate]]
         if name == "arith.cmpi" and predicate >= 6:
             arrays = [a.astype(np.uint64) for a in arrays]
-    if function is None or wanted is None:
+    if function is None or element not in NUMPY:
         return None
     shape = np.broadcast_shapes(*(a.shape for a in arrays))
     one = all(map(is_splat, arrays)) and all(a.size for a in arrays)
@@ -181,5 +194,5 @@ def computed(name: str, arrays: Sequence[Array], element: Attribute, properties:
     with np.errstate(all="ignore"):
         if one:
             single = function(*(np.array(a.flat[0]) for a in arrays))
-            return np.broadcast_to(np.asarray(single).astype(wanted), shape)
-        return np.asarray(function(*arrays)).astype(wanted)
+            return np.broadcast_to(rounded(single, element), shape)
+        return rounded(function(*arrays), element)

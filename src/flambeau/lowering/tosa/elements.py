@@ -30,6 +30,7 @@ from flambeau.lowering.tosa.constants import (
     computed,
     constant_op,
     is_small,
+    rounded,
     scalar_array,
 )
 from flambeau.lowering.tosa.vocabulary import element_of, translate
@@ -52,6 +53,8 @@ class ElementBuilder(WholeBuilder):
         """Reshaped values with their source."""
         self.inverses: dict[SSAValue, SSAValue] = {}
         """Reciprocals with what they are of, and known values with their reciprocals."""
+        self.truncated: dict[SSAValue, SSAValue] = {}
+        """64-bit integers in 32 bits with the floats that they were, without their fractions."""
         self.lengths: dict[SSAValue, list[Size]] = {}
         """The sizes of values whose type does not tell them."""
 
@@ -196,17 +199,16 @@ class ElementBuilder(WholeBuilder):
         key = ("single", repr(value), element, tuple(shape))
         found = self._memo.get(key)
         if found is None:
-            array = np.full(shape, value, NUMPY.get(element, np.float32))
-            found = self._memo[key] = self.known(array, element)
+            found = self._memo[key] = self.known(np.full(shape, rounded(value, element)), element)
         return found
 
     def zero_point(self, element: Attribute) -> SSAValue:
         return self._single(0, element, [1])
 
-    def zeros_like(self, value: SSAValue) -> SSAValue:
+    def ones_like(self, value: SSAValue) -> SSAValue:
         array = array_of(value)
         assert array is not None
-        return self.known(np.broadcast_to(np.zeros((), array.dtype), array.shape), self.logical(value))
+        return self.known(np.broadcast_to(np.ones((), array.dtype), array.shape), self.logical(value))
 
     def shape_value(self, sizes: Sequence[int]) -> SSAValue:
         """`tosa.const_shape`; -1 stands for a size that the op finds out itself."""
@@ -294,8 +296,7 @@ class ElementBuilder(WholeBuilder):
         key = ("splat", repr(number), dtype, tuple(shape))
         found = self._memo.get(key)
         if found is None:
-            with np.errstate(over="ignore"):
-                single = np.array(number, NUMPY.get(dtype.builtin, np.float32))
+            single = rounded(number, dtype.builtin)
             found = self._memo[key] = self.known(np.broadcast_to(single, tuple(shape)), dtype.builtin)
         return found
 

@@ -12,12 +12,20 @@ from flambeau.lowering.tosa.rules import tosa_rule
 from flambeau.lowering.tosa.vocabulary import element_of
 
 
+def sigmoid_of(x: Element) -> Element:
+    b = x.b
+    assert isinstance(b, TosaBuilder)
+    return Element(b, b.on("sigmoid", (x.value,), element_of(x.value)), x.dtype)
+
+
 @tosa_rule("aten.sigmoid")
 def sigmoid(b: TosaBuilder, x: Tensor) -> Tensor:
-    def body(e: Element) -> Element:
-        return Element(b, b.on("sigmoid", (e.value,), element_of(e.value)), e.dtype)
+    return apply_pointwise(b, (x,), sigmoid_of)
 
-    return apply_pointwise(b, (x,), body)
+
+@tosa_rule("aten.silu")
+def silu(b: TosaBuilder, x: Tensor) -> Tensor:
+    return apply_pointwise(b, (x,), lambda e: e * sigmoid_of(e))
 
 
 @tosa_rule("aten.div.Tensor_mode", "aten.div.Scalar_mode")

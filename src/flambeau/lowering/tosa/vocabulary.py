@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from xdsl.dialects.builtin import IntegerType, TensorType, i1, i32
 from xdsl.ir import Attribute, SSAValue
 
@@ -17,6 +18,7 @@ from flambeau.diagnostics import Unsupported
 from flambeau.dialects import tosa
 from flambeau.lowering.element import Element
 from flambeau.lowering.tosa.constants import CMPF, CMPI, array_of
+from flambeau.lowering.tosa.magnitude import magnitude
 
 if TYPE_CHECKING:
     from flambeau.lowering.tosa.elements import ElementBuilder
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 Rule = Callable[["ElementBuilder", Sequence[SSAValue], Attribute, Any], SSAValue]
 
 SAME: dict[str, str] = {
-    "arith.addf": "add", "arith.subf": "sub", "arith.maximumf": "maximum", "arith.minimumf": "minimum",
+    "arith.subf": "sub", "arith.maximumf": "maximum", "arith.minimumf": "minimum",
     "math.absf": "abs", "math.floor": "floor", "math.ceil": "ceil", "math.exp": "exp", "math.log": "log",
     "math.sin": "sin", "math.cos": "cos", "math.tanh": "tanh", "math.erf": "erf", "math.powf": "pow",
     "arith.select": "select",
@@ -49,9 +51,7 @@ BOOLEAN: dict[str, str] = {
 }  # fmt: skip
 """Ops on booleans."""
 
-CONVERSIONS = frozenset(
-    {"arith.extsi", "arith.trunci", "arith.sitofp", "arith.extf", "arith.truncf", "arith.index_cast"}
-)
+CONVERSIONS = frozenset({"arith.extsi", "arith.sitofp", "arith.extf", "arith.truncf", "arith.index_cast"})
 
 RULES: dict[str, Rule] = {}
 FORMULAS: dict[str, Callable[..., Element]] = {}
@@ -148,8 +148,31 @@ def uitofp(b: ElementBuilder, v: Sequence[SSAValue], element: Attribute, propert
 @rule("arith.fptosi")
 def fptosi(b: ElementBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
     # A cast rounds to the nearest integer.
-    own = element_of(v[0])
-    return b.converted(b.apply("math.trunc", v, own, {}), b.held(element))
+    whole = b.apply("math.trunc", v, element_of(v[0]), {})
+    result = whole_to_integer(b, whole, width_of(element), b.held(element))
+    if element != b.held(element):
+        b.truncated[result] = whole
+    return result
+
+
+def whole_to_integer(b: ElementBuilder, x: SSAValue, width: int, held: Attribute) -> SSAValue:
+    """A whole number as an integer of a width: NaN and what is too large are the least one, as on most processors.
+
+    A cast gives the nearest integer for numbers that are out of range, and for NaN any.
+    """
+    inside = b.on("greater", (b.number(x, 2.0 ** (width - 1)), x), i1)
+    result = b.converted(x, held)
+    least = b.number(result, -(1 << (width_of(held) - 1)))
+    return b.on("select", (inside, result, least), held)
+
+
+@rule("arith.trunci")
+def trunci(b: ElementBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
+    source, held = b.truncated.get(v[0]), b.held(element)
+    if source is not None and width_of(held) < 32:
+        # The low bits of a float from 2^31 on are zeros; those of the nearest integer of 32 bits are not.
+        return b.converted(whole_to_integer(b, source, 32, i32), held)
+    return b.converted(v[0], held)
 
 
 @rule("arith.remui")
@@ -248,10 +271,38 @@ def cmpi(b: ElementBuilder, v: Sequence[SSAValue], element: Attribute, propertie
 
 # --- Floats ---
 
+LARGEST_DIVISOR = 2.0**126
+"""TOSA divides by reciprocals, and those of larger numbers are so small that engines take them for zero."""
+
+
+def is_zero(x: SSAValue, most: float = math.inf) -> bool:
+    """Whether a value is known to be 0.0 everywhere, and has no more elements than that."""
+    known = array_of(x)
+    return known is not None and 0 < known.size <= most and not known.any() and not np.signbit(known).any()
+
+
+@rule("arith.addf")
+def addf(b: ElementBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
+    for x, y in (v, v[::-1]):
+        if is_zero(y, 1):
+            # Compilers take a sum with zero for the other number, also for -0.0.
+            return b.on("select", (b.on("equal", (x, y), i1), y, x), b.held(element))
+    return b.on("add", v, b.held(element))
+
 
 @rule("arith.mulf")
 def mulf(b: ElementBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
+    for x, y in (v, v[::-1]):
+        if is_zero(y):
+            return nothing_of(b, x if is_zero(y, 1) else b.product_of(x, b.ones_like(y)))
     return b.product_of(*v)
+
+
+def nothing_of(b: ElementBuilder, x: SSAValue) -> SSAValue:
+    """Zero times a value: compilers take that for zero, also where the value has a sign or is infinite or NaN."""
+    own = element_of(x)
+    signed = b.on("ceil", (b.on("maximum", (x, b.number(x, -0.5)), own),), own)
+    return b.on("minimum", (b.on("sub", (x, x), own), signed), own)
 
 
 @rule("arith.negf")
@@ -263,15 +314,17 @@ def negf(b: ElementBuilder, v: Sequence[SSAValue], element: Attribute, propertie
 @rule("arith.divf")
 def divf(b: ElementBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
     x, y = v
-    inverse = b.reciprocal(y)
     known = array_of(x)
-    if known is not None and known.size and (known == 1).all():
-        return inverse if known.size == 1 else b.on("add", (inverse, b.zeros_like(x)), b.held(element))
-    if known is not None and known.size and not known.any():
-        # Compilers take zero times anything for zero.
-        regular = b.on("greater", (b.on("abs", (y,), element_of(y)), b.number(y, 0.0)), i1)
-        return b.on("select", (regular, x, b.number(x, math.nan)), b.held(element))
-    return b.product_of(x, inverse)
+    small = known is not None and (not known.size or np.abs(known).max() <= 1)
+    if not small and not magnitude(y) <= LARGEST_DIVISOR:
+        # A quarter of both is the same quotient.
+        large = b.on("greater", (b.on("abs", (y,), element_of(y)), b.number(y, LARGEST_DIVISOR)), i1)
+        scale = b.on("select", (large, b.number(y, 0.25), b.number(y, 1.0)), element_of(y))
+        x, y = b.product_of(x, scale), b.product_of(y, scale)
+    inverse = b.reciprocal(y)
+    if known is not None and known.size == 1 and known.item() == 1:
+        return inverse
+    return mulf(b, (x, inverse), element, properties)
 
 
 @rule("math.sqrt")
@@ -281,11 +334,12 @@ def sqrt(b: ElementBuilder, v: Sequence[SSAValue], element: Attribute, propertie
 
 @rule("math.roundeven")
 def roundeven(b: ElementBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
-    # A cast to integers rounds half to even; from 2^23 on, all floats are whole.
+    # A cast to integers rounds half to even. What it gives for large numbers, and the sign of a zero, is put right by
+    # the whole numbers around.
     x, held = v[0], b.held(element)
     rounded = b.converted(b.converted(x, i32), held)
-    small = b.on("greater", (b.number(x, float(1 << 23)), b.on("abs", (x,), held)), i1)
-    return b.on("select", (small, rounded, x), held)
+    rounded = b.on("maximum", (rounded, b.on("floor", (x,), held)), held)
+    return b.on("minimum", (rounded, b.on("ceil", (x,), held)), held)
 
 
 @formula("math.trunc")
@@ -319,8 +373,9 @@ def log1p(x: Element) -> Element:
     # What is lost in 1 + x is lost in the logarithm and in the difference alike.
     whole = x + 1
     lost = whole - 1
-    exact = (lost == 0) | (x == float("inf"))
-    return exact.select(x, whole.log() * (x / exact.select(x.like(1), lost)))
+    nothing = lost == 0
+    ratio = (nothing | (x > 2.0**25)).select(1, x * (1 / lost))
+    return nothing.select(x, whole.log() * ratio)
 
 
 @formula("math.copysign")
@@ -336,7 +391,7 @@ def atan(x: Element) -> Element:
     """Folded to [-tan(pi/8), tan(pi/8)], then a polynomial."""
     size = abs(x)
     large, middle = size > 2.414213562373095, size > 0.4142135623730950
-    folded = large.select(-1 / size, middle.select((size - 1) / (size + 1), size))
+    folded = large.select(-1 / size, middle.select((size - 1) * (1 / (size + 1)), size))
     start = large.select(size.like(math.pi / 2), middle.select(size.like(math.pi / 4), size.like(0)))
     square = folded * folded
     series = size.like(8.05374449538e-2)
@@ -360,9 +415,7 @@ def remf(x: Element, y: Element) -> Element:
     rest = size - (size / by).floor() * by
     rest = (rest < 0).select(rest + by, rest)
     rest = (rest >= by).select(rest - by, rest)
-    # Nothing is left of a number by infinity but the number.
-    rest = (by.isinf() & ~size.isinf()).select(size, rest)
-    return (x < 0).select(-rest, rest)
+    return (size < by).select(x, (x < 0).select(-rest, rest))
 
 
 @formula("math.ctpop")
