@@ -154,10 +154,10 @@ def nextafter(x: Element, y: Element) -> Element:
     unit, least, most = _GRID[x.b.out_dtype]
     is_large = abs(x) > 1
     mantissa, _, scale = binary_parts(is_large.select(x * 0.25, x))  # so that no scale overflows
-    unit = is_large.select(x.like(unit * 4), unit)
+    spacing = scale * is_large.select(x.like(unit * 4), unit)
     is_away = (y > x) == (x > 0)
     # Towards zero, the numbers below a power of two lie half as far apart.
-    step = ((~is_away) & (abs(mantissa) == 0.5)).select(scale * (unit * 0.5), scale * unit).maximum(least)
+    step = ((~is_away) & (abs(mantissa) == 0.5)).select(spacing * 0.5, spacing).maximum(least)
     value = (y > x).select(x + step, x - step)
     value = (x == 0).select(x.like(least).copysign(y), value)
     value = x.isinf().select(x.like(most).copysign(x), value)
