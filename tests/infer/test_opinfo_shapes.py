@@ -130,6 +130,7 @@ SPECIAL = (
 )  # fmt: skip
 CASES: list[tuple[str, tuple[Any, ...]]] = [
     *((f"prims.{name}", (X,)) for name in SPECIAL), ("prims.nextafter", (X, X)), ("prims.zeta", (X + 1, X)),
+    ("prims.igamma", (X + 1, X)), ("prims.igammac", (X + 1, X)),
     ("prims.as_strided_scatter", (X, ones(2), [2], [1], 3)), ("aten.embedding_renorm", (ones(4, 3), INDEX, 1.0, 2.0)),
     ("aten.resize_as", (X, ones(4, 6))), ("aten.searchsorted.Scalar", (ones(3), 1)),
     ("aten.__interpolate", (IMAGE, 9)), ("aten.__interpolate", (IMAGE, None, 1.7)),

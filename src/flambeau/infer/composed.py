@@ -18,7 +18,7 @@ def same(x: Meta, *_: Any) -> Meta:
     return x
 
 
-@infer_rule("prims.nextafter", "prims.zeta")
+@infer_rule("prims.igamma", "prims.igammac", "prims.nextafter", "prims.zeta")
 def of_two(x: Meta, y: Meta) -> Meta:
     return Meta(broadcast_metas(x, y), x.dtype)
 

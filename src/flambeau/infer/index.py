@@ -32,6 +32,11 @@ def index(x: Meta, indices: list[Meta | None]) -> Meta:
     return Meta(indexed(x.shape, indices), x.dtype)
 
 
+@infer_rule("aten._unsafe_masked_index")
+def masked_index(x: Meta, mask: Meta, indices: list[Meta | None], fill: Any) -> Meta:
+    return index(x, indices)
+
+
 @infer_rule("aten.index_select")
 def index_select(x: Meta, dim: int, index: Meta) -> Meta:
     at = normal_dim(dim, x.rank)

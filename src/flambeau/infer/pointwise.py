@@ -108,6 +108,7 @@ def arithmetic(x: Any, y: Any) -> Meta:
     "aten.copysign.Scalar", "aten.xlogy.Tensor", "aten.xlogy.Scalar_Other", "aten.xlogy.Scalar_Self",
     "aten.true_divide.Scalar", "aten.divide.Tensor", "aten.divide.Scalar", "aten.logaddexp", "aten.logaddexp2",
     "aten.special_xlog1py", "aten.special_zeta", "aten.igamma", "aten.igammac", "aten.ldexp.Tensor", "aten.arctan2",
+    "aten.special_gammainc", "aten.special_gammaincc",
     *(f"aten.special_{polynomial}{overload}" for overload in ("", ".n_scalar", ".x_scalar") for polynomial in (
         *(f"{shift}chebyshev_polynomial_{kind}" for shift in ("", "shifted_") for kind in "tuvw"),
         "hermite_polynomial_h", "hermite_polynomial_he", "laguerre_polynomial_l", "legendre_polynomial_p",

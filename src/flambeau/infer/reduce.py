@@ -111,6 +111,11 @@ def all_dims(x: Meta, dims: Any, keepdim: bool) -> Meta:
     return Meta(reduced(x.shape, dims, keepdim), dtypes.uint8 if x.dtype is dtypes.uint8 else dtypes.bool_)
 
 
+@infer_rule("aten.hash_tensor")
+def hash_tensor(x: Meta, dims: Any, keepdim: bool, mode: int) -> Meta:
+    return Meta(reduced(x.shape, dims, keepdim), dtypes.uint64)
+
+
 @infer_rule("aten.var.correction", "aten.std.correction")
 def var(x: Meta, dims: Any, correction: Any, keepdim: bool) -> Meta:
     return Meta(reduced(x.shape, dims, keepdim), x.dtype.real)

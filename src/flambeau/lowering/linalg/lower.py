@@ -11,7 +11,7 @@ from flambeau.lowering.linalg.rules import LINALG_RULES
 
 FAMILIES = (
     "pointwise", "view", "create", "matmul", "reduce", "normalization", "scan", "conv", "pool", "pad", "index",
-    "scatter", "quantized", "special", "polynomials",
+    "scatter", "quantized", "special", "gamma", "polynomials",
 )  # fmt: skip
 """The modules of this folder that add rules to the table."""
 
