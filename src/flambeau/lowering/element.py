@@ -147,6 +147,10 @@ class Element:
             return self.emit(arith.TruncFOp, (self,), dtype)
         return self.to(dtypes.float32).to(dtype)
 
+    def bits(self, dtype: DType) -> Element:
+        """The same bits, read as a dtype of the same width."""
+        return self.emit(arith.BitcastOp, (self,), dtype)
+
     # --- Complex numbers ---
 
     @property

@@ -139,8 +139,8 @@ def to_int(b: LoweringBuilder, x: Any) -> Any:
 def whole(b: LoweringBuilder, x: Element) -> SSAValue:
     """A whole f64 below 2^51 as a size: IREE's virtual machine does not convert those, but it shows their bits."""
     offset = x.like(1.5 * 2**52)  # next to which a number's last bit stands for 1
-    bits, zero = (e.emit(arith.BitcastOp, (e,), dtypes.int64) for e in (x + offset, offset))
-    return b.value(arith.IndexCastOp, ((bits - zero).value,), INDEX)
+    number = (x + offset).bits(dtypes.int64) - offset.bits(dtypes.int64)
+    return b.value(arith.IndexCastOp, (number.value,), INDEX)
 
 
 @rule("aten.floor.Scalar", "aten.floor.float")

@@ -48,6 +48,7 @@ EXPECTED: dict[str, dict[str, str]] = {
         "test_attention[tosa-True]": _DYNAMIC,
         "test_dynamic_sizes[tosa]": _DYNAMIC,
         "test_fills_in_every_dtype": _F64,
+        "test_hashes_of_floats": _F64,
         "test_arange_of_a_size[tosa-True]": _DYNAMIC,
         "test_triangles[tosa-True]": _DYNAMIC,
         "test_softmax_of_scalars_empty_tensors_and_other_dtypes": _F64,

@@ -260,3 +260,13 @@ def test_histograms(dynamic: bool) -> None:
         ],
         dynamic=dynamic,
     )
+
+
+def test_hashes_of_integers() -> None:
+    functions = [torch.hash_tensor, lambda x: torch.hash_tensor(x, 1)]
+    check_all(each(functions, torch.tensor([[3, 5], [-1, 7]]), torch.tensor([[True, False], [True, True]])))
+
+
+def test_hashes_of_floats() -> None:
+    functions = [torch.hash_tensor, lambda x: torch.hash_tensor(x, 0, keepdim=True)]
+    check_all(each(functions, torch.tensor([[1.5, -0.0], [float("inf"), 3.0]]), torch.ones(3, dtype=torch.float16)))

@@ -280,6 +280,20 @@ linalg_rule("aten.all", "aten.all.dim", "aten.all.dims")(partial(_test, start=Tr
 linalg_rule("aten.any", "aten.any.dim", "aten.any.dims")(partial(_test, start=False))
 
 
+@linalg_rule("aten.hash_tensor")
+def hash_tensor(b: LinalgBuilder, x: Tensor, dim: Dims, keepdim: bool, mode: int) -> Tensor:
+    """The exclusive or of the bits of all elements, in 64 bits."""
+    dims = reduced_dims(b, x, dim)
+
+    def bits(e: Element) -> Element:
+        return e.to(dtypes.float64).bits(dtypes.uint64) if e.dtype.is_float else e.to(dtypes.uint64)
+
+    if mode != 0:
+        raise Unsupported(f"hash_tensor in mode {mode}: PyTorch has only mode 0")
+    result = b.reduce([x], dims, [(0, dtypes.uint64)], lambda e, acc: acc ^ bits(e))[0]
+    return keep(b, result, x, dims, keepdim)
+
+
 # --- Variance ---
 
 

@@ -26,6 +26,7 @@ from flambeau.lowering.whole.values import reduction_of, shape_of
 
 _REDUCERS = {
     "add": "add", "mul": "multiply", "max": "maximum", "min": "minimum", "and": "and", "or": "or",
+    "xor": "xor",
 }  # fmt: skip
 
 

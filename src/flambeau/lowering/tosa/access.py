@@ -20,7 +20,7 @@ from flambeau.lowering.whole.values import shape_of
 COMBINE: dict[str, Any] = {
     "add": lambda a, b: a + b, "mul": lambda a, b: a * b, "max": lambda a, b: a.maximum(b),
     "min": lambda a, b: a.minimum(b), "maxu": lambda a, b: a.maximum(b), "minu": lambda a, b: a.minimum(b),
-    "and": lambda a, b: a & b, "or": lambda a, b: a | b,
+    "and": lambda a, b: a & b, "or": lambda a, b: a | b, "xor": lambda a, b: a ^ b,
 }  # fmt: skip
 """What combines two elements in reductions and scatters."""
 

@@ -65,7 +65,7 @@ class TosaBuilder(AccessBuilder):
             for dim in dims:
                 value = self._halved(kind, value, dim, dtype)
         sizes = [1 if i in dims else s for i, s in enumerate(shape)]
-        neutral = {"add": 0, "or": 0, "mul": 1, "and": dtype.max if dtype.is_bool else -1}
+        neutral = {"add": 0, "or": 0, "xor": 0, "mul": 1, "and": dtype.max if dtype.is_bool else -1}
         neutral |= {"max": dtype.min, "min": dtype.max, "maxu": dtype.min, "minu": dtype.max}
         if init != neutral[kind]:
             with self.frame([1] * len(sizes)):

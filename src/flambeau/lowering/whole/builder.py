@@ -41,6 +41,7 @@ KINDS = {
     "arith.addf": "add", "arith.addi": "add", "complex.add": "add", "arith.mulf": "mul", "arith.muli": "mul",
     "complex.mul": "mul", "arith.maximumf": "max", "arith.maxsi": "max", "arith.maxui": "maxu",
     "arith.minimumf": "min", "arith.minsi": "min", "arith.minui": "minu", "arith.andi": "and", "arith.ori": "or",
+    "arith.xori": "xor",
 }  # fmt: skip
 """Ops that combine an accumulator with a term."""
 
