@@ -419,6 +419,12 @@ def element_types(module: Any, but: tuple[str, ...] = ()) -> set[str]:
             and hasattr(r.type, "element_type")}  # fmt: skip
 
 
+def test_divisors_with_constants_of_many_equal_elements() -> None:
+    """How large a divisor can be is told from literals too, also from those that store a number many times."""
+    weight = torch.full((10,), 0.5)
+    check(lambda x: x / (x.abs() + weight), torch.randn(4, 10))
+
+
 def test_narrow_computes_in_32_bits_and_keeps_the_signature() -> None:
     ids, mask = torch.tensor([[3, 15, 0], [1, 2, 3]]), torch.tensor([[1, 1, 0], [1, 1, 1]])
     model = Ids().eval()

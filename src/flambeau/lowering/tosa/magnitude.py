@@ -8,7 +8,7 @@ import numpy as np
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, IntegerType, TensorType, f16
 from xdsl.ir import Operation, SSAValue
 
-from flambeau.lowering.tosa.constants import Array, array_of, as_array, is_splat
+from flambeau.lowering.tosa.constants import Array, array_of, is_splat
 from flambeau.lowering.whole.values import shape_of
 
 _DEPTH = 8
@@ -53,7 +53,7 @@ def magnitude(value: SSAValue, depth: int = _DEPTH) -> float:
     if name == "const":
         values = op.properties["values"]
         if isinstance(values, DenseIntOrFPElementsAttr) and values.is_splat():
-            return _largest(as_array(values, (1,), np.float64))
+            return _largest(np.array(values.get_values(), np.float64))
     if name == "cast":
         return _of_type(op.operands[0])
     if name == "exp":
