@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from flambeau.frontends.nn import functional as F
 from flambeau.frontends.nn import ops
 from flambeau.frontends.nn.layers import float_array
+from flambeau.frontends.nn.lazy import np
 from flambeau.frontends.nn.module import Module, Parameter
 from flambeau.frontends.nn.table import Layer, layer
 

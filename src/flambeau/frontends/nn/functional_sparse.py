@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from flambeau.frontends.nn import ops
+from flambeau.frontends.nn.lazy import np
 
 
 def embedding(

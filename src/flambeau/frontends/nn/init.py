@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from flambeau.frontends.nn import initialize
+from flambeau.frontends.nn.lazy import np
 from flambeau.frontends.nn.values import StoredTensor
 
 if TYPE_CHECKING:

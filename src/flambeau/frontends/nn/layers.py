@@ -10,10 +10,9 @@ import math
 from collections.abc import Sequence
 from typing import Any, Self
 
-import numpy as np
-
 from flambeau.frontends.nn import context, ops
 from flambeau.frontends.nn.functional_sparse import embedding_bag, refuse_max_norm
+from flambeau.frontends.nn.lazy import np
 from flambeau.frontends.nn.module import Module, Parameter
 from flambeau.frontends.nn.table import layer
 from flambeau.frontends.nn.values import Tensor

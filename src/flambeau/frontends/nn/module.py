@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self
 
-import numpy as np
-
 from flambeau.frontends.nn import context
+from flambeau.frontends.nn.lazy import np
 from flambeau.frontends.nn.values import StoredTensor, Tensor
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-import numpy as np
-
 from flambeau.frontends.nn import functional as F
 from flambeau.frontends.nn.layers import float_array
+from flambeau.frontends.nn.lazy import np
 from flambeau.frontends.nn.module import Module, Parameter
 from flambeau.frontends.nn.table import each_dim, layer
 

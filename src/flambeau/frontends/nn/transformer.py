@@ -6,13 +6,12 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from flambeau.frontends.nn import functional as F
 from flambeau.frontends.nn import init, ops
 from flambeau.frontends.nn.activation import Dropout
 from flambeau.frontends.nn.functional_attention import additive
 from flambeau.frontends.nn.layers import Linear, float_array
+from flambeau.frontends.nn.lazy import np
 from flambeau.frontends.nn.module import Module, ModuleList, Parameter
 from flambeau.frontends.nn.normalization import LayerNorm
 

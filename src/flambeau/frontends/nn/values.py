@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
-import numpy as np
-
 from flambeau.frontends.nn import context
+from flambeau.frontends.nn.lazy import np
 
 if TYPE_CHECKING:
     from xdsl.ir import SSAValue
