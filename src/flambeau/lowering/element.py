@@ -138,7 +138,11 @@ class Element:
         # PyTorch goes through int64 for unsigned and a wider int for narrow types, so that values wrap around.
         wide = dtype if dtype in (dtypes.int32, dtypes.int64) else dtypes.int64 if not dtype.signed else dtypes.int32
         source = self.to(self.dtype.compute)
-        return source.emit(arith.FPToSIOp, (source,), wide)._int_to_int(dtype)
+        result = source.emit(arith.FPToSIOp, (source,), wide)
+        if wide is dtypes.int32:
+            # NaN and what does not fit are the least integer, as on most processors; compilers that fold may say 0.
+            result = (abs(source) < 2.0**31).select(result, -(1 << 31))
+        return result._int_to_int(dtype)
 
     def _float_to_float(self, dtype: DType) -> Element:
         if dtype.size > self.dtype.size:

@@ -57,6 +57,18 @@ def test_signs_of_zeros_survive() -> None:
     every([lambda v, e: 1 / torch.pow(v, e), torch.pow], x, exponents)
 
 
+def test_results_too_small_for_a_float_keep_their_sign() -> None:
+    """log(sigmoid(88)) is a negative number that f16 rounds to a negative zero."""
+    x = torch.tensor([88.0, 102.0, 103.0, 20.0, -88.0, INF, -INF]).half()
+    every([lambda v: torch.signbit(F.logsigmoid(v)), F.logsigmoid], x)
+
+
+def test_what_does_not_fit_an_integer_is_the_least_one() -> None:
+    x = torch.tensor([NAN, INF, -INF, 3e9, -3e9, 2.0**31, -(2.0**31), 2147483520.0, -1.5])
+    every([lambda v: v.to(torch.int32)], x)
+    every([lambda v: torch.zeros_like(v).log().to(torch.int32)], torch.zeros(3))
+
+
 def test_activations_match_eager() -> None:
     x = torch.linspace(-6, 6, 37)
     every(

@@ -451,7 +451,9 @@ def softplus(x: Element, beta: float, threshold: float) -> Element:
 
 @pointwise("aten.log_sigmoid")
 def log_sigmoid(x: Element) -> Element:
-    return x.minimum(0) - (-abs(x)).exp().log1p()
+    # Below 103 the exponential is no zero, though engines take it for one where it is less than the least normal float.
+    small = (-abs(x)).exp().log1p()
+    return x.minimum(0) - (abs(x) < 103).select(small.maximum(2.0**-126), small)
 
 
 @pointwise("aten.hardsigmoid")
