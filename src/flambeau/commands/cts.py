@@ -39,7 +39,9 @@ def _file(**kwargs: Any) -> click.Path:
 
 
 @click.command("cts")
-@click.option("--backend", default="iree", show_default=True, help="iree, eager, an entry point, or a Python file.")
+@click.option(
+    "--backend", default="iree", show_default=True, help="iree, iree-int64, eager, an entry point, or a Python file."
+)
 @click.option("--suite", "suites", multiple=True, callback=_split, help="ops, edge, dynamic, models or all.")
 @click.option(
     "--target", "targets", multiple=True, callback=_split, help="Output types; all of the backend's if absent."

@@ -177,6 +177,8 @@ DTYPES: tuple[DType, ...] = (
 BY_NAME = {d.name: d for d in DTYPES}
 BY_CODE = {d.code: d for d in DTYPES}
 BY_TORCH_TYPE = {d.torch_type: d for d in DTYPES}
+BY_BUILTIN = {d.builtin: d for d in sorted(DTYPES, key=lambda d: d.signed)}
+"""By the type of elements in other dialects, which does not tell signed integers from others: the signed ones."""
 
 _ALIASES = {
     "f16": float16, "f32": float32, "f64": float64, "bf16": bfloat16, "i1": bool_, "half": float16,

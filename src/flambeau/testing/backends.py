@@ -26,7 +26,8 @@ class Backend(Protocol):
     A backend may also have: `name` (its class name otherwise), `targets` (the output types that it compiles, the best
     one first; linalg otherwise), `retries` (how often a call that raises `OSError`, such as `ConnectionError` or
     `TimeoutError`, is tried again; 0 otherwise), `many` (False if each program must be compiled alone), `version` (what
-    else an artefact depends on, for the cache), `caches` (True if it has a cache of its own).
+    else an artefact depends on, for the cache), `caches` (True if it has a cache of its own), `tosa_int64` ("keep" if
+    it takes TOSA with 64-bit integers; "narrow" otherwise).
     """
 
     def compile(self, module: Module) -> Any:
@@ -98,7 +99,7 @@ class IreeBackend:
 
     name = "iree"
     caches = True  # the engine has a cache of its own
-    targets = ("linalg-on-tensors", "stablehlo", "tosa")
+    targets: tuple[str, ...] = ("linalg-on-tensors", "stablehlo", "tosa")
 
     def __init__(self, profile: str = "quick") -> None:
         self.profile = profile
@@ -111,6 +112,14 @@ class IreeBackend:
     def run(self, artefact: Any, function: str, inputs: list[Any]) -> list[Any]:
         results: list[Any] = artefact.call_flat(function, inputs)
         return results
+
+
+class IreeInt64Backend(IreeBackend):
+    """The same, with 64-bit integers in TOSA."""
+
+    name = "iree-int64"
+    targets = ("tosa",)
+    tosa_int64 = "keep"
 
 
 class EagerBackend:
@@ -130,7 +139,7 @@ class EagerBackend:
         return results
 
 
-_OURS = {"iree": IreeBackend, "eager": EagerBackend}
+_OURS = {"iree": IreeBackend, "iree-int64": IreeInt64Backend, "eager": EagerBackend}
 
 
 class BackendError(ValueError):

@@ -92,7 +92,7 @@ class Batch:
                     self.tell([id_], target, "lower")
                     with _timed(spent[id_], "lower"):
                         try:
-                            lowered[id_] = [(p, _lowered(p, target)) for p in samples]
+                            lowered[id_] = [(p, self._lowered(p, target)) for p in samples]
                         except Failure as failure:
                             yield _result(known[id_], target, failure, spent[id_])
                 for group, artefact, merged in self._compiled(lowered, target, spent):
@@ -217,6 +217,12 @@ class Batch:
                 count += 1
         return count
 
+    def _lowered(self, prepared: Prepared, target: str) -> Module:
+        ir = {"torch": lambda: str(prepared.torch)}
+        with _failing("lower", prepared.index, prepared.sample, ir):
+            policy = getattr(self.backend, "tosa_int64", "narrow")
+            return api.compile(prepared.torch, output_type=target, tosa_int64=policy)
+
 
 def _one_by_one(module: Any, call: Call) -> Any:
     """What a pointwise module gives for each element alone."""
@@ -224,12 +230,6 @@ def _one_by_one(module: Any, call: Call) -> Any:
     columns = [x.expand(shape).reshape(-1, 1) for x in call.args]
     results = [module(*row) for row in zip(*columns, strict=True)]
     return tree_map(lambda *elements: torch.cat(elements).reshape(shape), *results)
-
-
-def _lowered(prepared: Prepared, target: str) -> Module:
-    ir = {"torch": lambda: str(prepared.torch)}
-    with _failing("lower", prepared.index, prepared.sample, ir):
-        return api.compile(prepared.torch, output_type=target)
 
 
 def _compile_error(prepared: Prepared, module: Module, error: Exception) -> Failure:

@@ -11,6 +11,7 @@ from flambeau.engines.iree.stablehlo_ops import (
     protect_scatters,
     replace_dynamic_ops,
 )
+from flambeau.engines.iree.tosa_ops import has_open_sizes, open_sizes_to_loops
 
 
 def for_iree(module: ModuleOp) -> ModuleOp:
@@ -19,6 +20,8 @@ def for_iree(module: ModuleOp) -> ModuleOp:
         module = replace_dynamic_ops(module.clone())
     if has_scatters(module):
         module = protect_scatters(module.clone())
+    if has_open_sizes(module):
+        module = open_sizes_to_loops(module.clone())
     if has_loops_on_tensors(module):
         module = loops_to_branches(module)
     return module

@@ -10,7 +10,7 @@ from flambeau.dialects import stablehlo
 from flambeau.engines.errors import EngineError
 from flambeau.ir import dtypes
 from flambeau.ir.builder import erase
-from flambeau.ir.dtypes import DTYPES, DType
+from flambeau.ir.dtypes import DType
 from flambeau.lowering.builder import Size, Tensor
 from flambeau.lowering.element import Element
 from flambeau.lowering.linalg.builder import LinalgBuilder
@@ -60,7 +60,7 @@ def _replace(op: Operation) -> None:
     entry = op.parent
     b = LinalgBuilder(entry)
     b.before, b.location = op, op.location
-    x = Tensor(op.operands[0], _dtype(op.operands[0]))
+    x = Tensor(op.operands[0], dtype_of(op.operands[0]))
     if op.name == "stablehlo.dynamic_reshape":
         new = b.reshape(x, sizes_of(op.operands[1], b))
     elif op.name == "stablehlo.gather":
@@ -100,6 +100,6 @@ def _size(part: SSAValue, b: LinalgBuilder) -> Size:
     raise EngineError("a dynamic op whose shape is not made of sizes")
 
 
-def _dtype(value: SSAValue) -> DType:
+def dtype_of(value: SSAValue) -> DType:
     element = value.type.element_type  # type: ignore[attr-defined]
-    return next(d for d in DTYPES if d.builtin == element)
+    return dtypes.BY_BUILTIN[element]

@@ -189,15 +189,11 @@ def log2(b: StablehloBuilder, v: Sequence[SSAValue], element: Attribute, propert
 
 @rule("math.copysign")
 def copysign(b: StablehloBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
-    integer = IntegerType(dtypes_bits(element))
+    integer = IntegerType(dtypes.BY_BUILTIN[element].bits)
     bits = b.on("bitcast_convert", (v[1],), integer)
     negative = compare(b, "LT", bits, b.like(bits, 0))
     size = b.on("abs", (v[0],), element)
     return b.on("select", (negative, b.on("negate", (size,), element), size), element)
-
-
-def dtypes_bits(element: Attribute) -> int:
-    return next(d.bits for d in dtypes.DTYPES if d.builtin == element)
 
 
 @rule("arith.bitcast")

@@ -62,7 +62,9 @@ class Known(Placeholder):
 
 @dataclass(eq=False)
 class Counter(Placeholder):
-    """Positions along a size that only the run time knows: they say where to load from, but are no tensor."""
+    """Positions along a size that only the run time knows; most only say where to load from and are never made."""
+
+    size: SSAValue
 
 
 def array_of(value: SSAValue) -> Array | None:

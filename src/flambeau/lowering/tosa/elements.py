@@ -11,7 +11,18 @@ from typing import Any
 
 import numpy as np
 from xdsl.dialects import arith, tensor
-from xdsl.dialects.builtin import ComplexType, DenseIntOrFPElementsAttr, TensorType, f32, f64, i1, i8, i32, i64
+from xdsl.dialects.builtin import (
+    AnyFloat,
+    ComplexType,
+    DenseIntOrFPElementsAttr,
+    TensorType,
+    f32,
+    f64,
+    i1,
+    i8,
+    i32,
+    i64,
+)
 from xdsl.ir import Attribute, Operation, OpResult, SSAValue
 
 from flambeau.diagnostics import Unsupported
@@ -20,6 +31,7 @@ from flambeau.ir import dtypes
 from flambeau.ir.builder import OpBuilder
 from flambeau.ir.dtypes import DType
 from flambeau.lowering.builder import INDEX, Size, Tensor, tensor_type
+from flambeau.lowering.tosa import wide
 from flambeau.lowering.tosa.constants import (
     NUMPY,
     Array,
@@ -57,6 +69,8 @@ class ElementBuilder(WholeBuilder):
         """64-bit integers in 32 bits with the floats that they were, without their fractions."""
         self.lengths: dict[SSAValue, list[Size]] = {}
         """The sizes of values whose type does not tell them."""
+        self.strict = False
+        """Whether sizes that are not known met each other, and were taken for the same."""
 
     # --- Types ---
 
@@ -119,7 +133,7 @@ class ElementBuilder(WholeBuilder):
     def real(self, value: SSAValue) -> SSAValue:
         """A value as the result of an op."""
         if type(value) is Counter:
-            raise Unsupported("TOSA has no op that counts up to a size that only the run time knows")
+            return self.counted(value)
         if type(value) is not Known:
             return value
         found = value.made
@@ -133,6 +147,10 @@ class ElementBuilder(WholeBuilder):
                 found = self._constant_op(("known", value), lambda: constant_op(value.array, type_))
             value.made = found
         return found
+
+    def counted(self, positions: Counter) -> SSAValue:
+        """Positions as the result of an op."""
+        raise NotImplementedError
 
     def known(self, array: Array, element: Attribute) -> SSAValue:
         """A value of a tensor that is known; `element` is its type as PyTorch means it."""
@@ -170,10 +188,14 @@ class ElementBuilder(WholeBuilder):
         shape = type_.get_shape()
         if all(s >= 0 for s in shape):
             return self.known(np.zeros(shape, NUMPY.get(type_.element_type, np.float32)), type_.element_type)
-        same = next((o for o in operands if isinstance(o.type, TensorType) and o.type.get_shape() == shape), None)
-        if same is None:
+        tensors = [o for o in operands if isinstance(o.type, TensorType) and len(shape_of(o)) == len(shape)]
+        open_dims = [i for i, s in enumerate(shape) if s < 0]
+        if any(all(shape_of(o)[i] is not None for o in tensors) for i in open_dims):
             raise Unsupported("TOSA has no tensors without elements")
-        sizes = [self._dim_of([same], i) for i, s in enumerate(shape) if s < 0]
+        return self.nothing([self._dim_of(tensors, i) for i in open_dims], type_)
+
+    def nothing(self, sizes: Sequence[SSAValue], type_: TensorType[Any]) -> SSAValue:
+        """A tensor without elements; `sizes` are those that its type does not tell."""
         return OpBuilder.value(self, tensor.EmptyOp, sizes, type_)
 
     def on(
@@ -185,7 +207,10 @@ class ElementBuilder(WholeBuilder):
         like: int = 0,
     ) -> SSAValue:
         """An elementwise op; its result has the shape that its operands (the first `like` of them) broadcast to."""
-        shape = joint(*map(shape_of, operands[: like or None]))
+        shapes = [shape_of(o) for o in operands[: like or None]]
+        shape = joint(*shapes)
+        if None in shape and len(shapes) > 1 and not self.strict:
+            self.strict = any(None in dims and len(dims) - dims.count(1) > 1 for dims in zip(*shapes, strict=True))
         if name in ("maximum", "minimum"):
             properties = {"nan_mode": tosa.nan_mode()}
         return self.make(name, operands, tensor_type(shape, element), properties)
@@ -261,6 +286,10 @@ class ElementBuilder(WholeBuilder):
         if own == element:
             return x
         small = {own, element}
+        if own == i64 and isinstance(element, AnyFloat):
+            return self.converted(wide.to_float(self, x), element)
+        if element == i64 and isinstance(own, AnyFloat):
+            return wide.from_float(self, self.converted(x, f32))
         if i1 in small and small & {dtypes.float16.builtin, dtypes.bfloat16.builtin}:
             x = self.on("cast", (x,), f32)
         elif i64 in small and small & {i8, dtypes.int16.builtin}:

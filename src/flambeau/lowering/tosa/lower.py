@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from xdsl.dialects.builtin import ModuleOp, f64
+from xdsl.dialects import func
+from xdsl.dialects.builtin import ModuleOp, UnitAttr, f64
 from xdsl.ir import Attribute, SSAValue
 
 from flambeau.diagnostics import Unsupported
@@ -16,7 +17,7 @@ from flambeau.lowering.conversion import Lowering
 from flambeau.lowering.linalg.lower import rules as linalg_rules
 from flambeau.lowering.tosa.builder import TosaBuilder
 from flambeau.lowering.tosa.quantized import integers_first
-from flambeau.lowering.tosa.rules import CANNOT, TOSA_RULES
+from flambeau.lowering.tosa.rules import CANNOT, STRICT, TOSA_RULES
 from flambeau.lowering.whole.rules import layered, refusals
 from flambeau.passes.dead_code import eliminate_dead_code
 
@@ -52,6 +53,12 @@ class TosaLowering(Lowering):
     """Integers change their width at the borders of functions, branches and loops."""
 
     builder: TosaBuilder
+
+    def convert_function(self, function: func.FuncOp) -> func.FuncOp:
+        converted = super().convert_function(function)
+        if self.builder.strict:
+            converted.attributes[STRICT] = UnitAttr()
+        return converted
 
     def _argument(self, old_type: Attribute, value: SSAValue) -> Any:
         return self._held(super()._argument(old_type, value))

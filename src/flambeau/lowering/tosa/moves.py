@@ -15,7 +15,6 @@ from xdsl.ir import Attribute, Block, SSAValue
 
 from flambeau.diagnostics import Unsupported
 from flambeau.dialects import tosa
-from flambeau.ir import dtypes
 from flambeau.ir.builder import OpBuilder
 from flambeau.ir.dtypes import DType
 from flambeau.lowering.builder import Size, Tensor, static, tensor_type
@@ -26,6 +25,9 @@ from flambeau.lowering.tosa.constants import Counter, array_of, is_small
 from flambeau.lowering.tosa.elements import ElementBuilder
 from flambeau.lowering.tosa.vocabulary import element_of
 from flambeau.lowering.whole.values import shape_of
+
+COUNTING_ROW, COUNTING_LEVELS = 1024, 3
+"""Positions along a size that only the run time knows are put together from rows, and rows of rows: up to 2^30."""
 
 
 class MoveBuilder(ElementBuilder):
@@ -61,12 +63,7 @@ class MoveBuilder(ElementBuilder):
 
     def _stretched(self, value: SSAValue, dim: int, size: SSAValue) -> SSAValue:
         """Repeat a dim as often as another tensor has elements along one of its own."""
-        owner = size.owner
-        if not isinstance(owner, tensor.DimOp):
-            raise Unsupported("TOSA repeats elements only as often as it knows, or as often as another tensor has some")
-        source, at = owner.operands[0], owner.operands[1].owner
-        assert isinstance(at, arith.ConstantOp)
-        axis = at.properties["value"].value.data  # type: ignore[attr-defined]
+        source, axis = self._of_length(size)
         rank = len(shape_of(source))
         row = source
         sizes = [1 if i != axis else -1 for i in range(rank)]
@@ -82,13 +79,22 @@ class MoveBuilder(ElementBuilder):
         every = self.on("logical_or", (same, self._single(True, i1, [1] * len(places))), i1)
         return self.on("select", (every, value, value), element_of(value))
 
+    def _of_length(self, size: SSAValue) -> tuple[SSAValue, int]:
+        """A tensor that is so long along a dim."""
+        owner = size.owner
+        if not isinstance(owner, tensor.DimOp) or 0 in shape_of(owner.operands[0]):
+            return self._line(size), 0
+        at = owner.operands[1].owner
+        assert isinstance(at, arith.ConstantOp)
+        return owner.operands[0], at.properties["value"].value.data  # type: ignore[attr-defined]
+
     def reshaped(self, value: SSAValue, sizes: Sequence[Size]) -> SSAValue:
         have, wanted = shape_of(value), tuple(map(static, sizes))
         if have == wanted and have.count(None) <= 1:
             return value
         type_ = tensor_type(wanted, element_of(value))
         if type(value) is Counter:
-            return Counter(type_)
+            return Counter(type_, value.size)
         array = array_of(value)
         if array is not None and None not in wanted:
             flat = array.flat[0] if array.size and not any(array.strides) else None
@@ -96,6 +102,8 @@ class MoveBuilder(ElementBuilder):
             return self.known(
                 array.reshape(shape) if flat is None else np.broadcast_to(flat, shape), self.logical(value)
             )
+        if 0 in wanted:
+            return self.nothing([s for s in sizes if isinstance(s, SSAValue)], type_)
         if wanted.count(None) <= 1:
             # Of several in a row, the last one counts.
             source = self.flat.get(value, value)
@@ -106,7 +114,7 @@ class MoveBuilder(ElementBuilder):
             self.flat[result] = source
             return result
         old = self.lengths.get(value)
-        own = Tensor(value, _as_dtype(element_of(value)), old)
+        own = Tensor(value, self.dtype_of(element_of(value)), old)
         groups = self._match_groups(self.sizes(own), list(sizes))
         merged = ShapeBuilder.collapse(self, own, [g[0] for g in groups])
         return ShapeBuilder.expand(self, merged, [g[1] for g in groups], sizes).value
@@ -144,6 +152,8 @@ class MoveBuilder(ElementBuilder):
             return self.transposed(source, [first[i] for i in order])
         shape = shape_of(value)
         type_ = tensor_type(tuple(shape[i] for i in order), element_of(value))
+        if 0 in shape and None in shape:
+            return self.nothing([self._dim_of([value], i) for i in order if shape[i] is None], type_)
         result = self.make("transpose", (value,), type_, {"perms": tosa.perms(order)})
         self.turned[result] = (value, order)
         if value in self.lengths:
@@ -163,7 +173,7 @@ class MoveBuilder(ElementBuilder):
             n is None and not (s == 0 and k == 1 and n0 is z)
             for n, s, k, n0, z in zip(wanted, starts, steps, sizes, self.sizes(x), strict=True)
         ):
-            own = Tensor(x.value, _as_dtype(element_of(x.value)), x._sizes)
+            own = Tensor(x.value, self.dtype_of(element_of(x.value)), x._sizes)
             return ShapeBuilder.slice(self, own, starts, sizes, steps).value
         value = x.value
         for i, (start, step) in enumerate(zip(starts, steps, strict=True)):
@@ -227,7 +237,7 @@ class MoveBuilder(ElementBuilder):
             edges: Any = list(zip(low, high, strict=True))
             return self.known(np.pad(array, edges, constant_values=value), self.logical(x.value))
         if not known:
-            held = Tensor(x.value, _as_dtype(element_of(x.value)), x._sizes)
+            held = Tensor(x.value, self.dtype_of(element_of(x.value)), x._sizes)
             return ShapeBuilder.pad(self, held, low, high, value).value
         if number:
             fill = self.splat(value, x.dtype, [1])
@@ -262,7 +272,27 @@ class MoveBuilder(ElementBuilder):
     def iota(self, size: Size) -> SSAValue:
         if isinstance(size, int):
             return self.known(np.arange(size), i64)
-        return Counter(tensor_type((None,), self.held(i64)))
+        return Counter(tensor_type((None,), self.held(i64)), size)
+
+    def counted(self, positions: Counter) -> SSAValue:
+        line, shape = self._line(positions.size), shape_of(positions)
+        return line if len(shape) == 1 else self._reshape_static(line, shape)
+
+    def _line(self, size: Size, levels: int = COUNTING_LEVELS) -> SSAValue:
+        """0, 1, 2, ... up to a size. TOSA has no op that counts: rows of a constant, one below the other, are cut."""
+        key = ("line", self.block, size)
+        if key not in self._memo:
+            line = self._memo.setdefault("row", self.known(np.arange(COUNTING_ROW), i64))
+            length: Size = COUNTING_ROW
+            if levels > 1:
+                rows = self.ceildiv(size, COUNTING_ROW)
+                starts = self.product_of(self._line(rows, levels - 1), self._single(COUNTING_ROW, i64, [1]))
+                columns = self._reshape_static(line, [1, COUNTING_ROW])
+                block = self.on("add", (self._reshape_static(starts, [None, 1]), columns), element_of(starts))
+                line, length = self._reshape_static(block, [None]), self.mul(rows, COUNTING_ROW)
+            whole = Tensor(line, self.dtype_of(element_of(line)), [length])
+            self._memo[key] = ShapeBuilder.slice(self, whole, [0], [size], [1]).value
+        return self._memo[key]
 
     def full(self, sizes: Sequence[Size], value: Any, dtype: DType) -> Tensor:
         if 0 not in sizes:
@@ -312,11 +342,3 @@ class MoveBuilder(ElementBuilder):
         result = super()._into(value, out, map_, sizes)
         self.measure(result)
         return result
-
-
-def _as_dtype(element: Attribute) -> DType:
-    """A dtype whose builtin type is that of some elements: for verbs of the `tensor` dialect."""
-    for dtype in dtypes.DTYPES:
-        if dtype.builtin == element:
-            return dtype
-    raise Unsupported(f"elements of type {element}")

@@ -20,3 +20,6 @@ CANNOT: dict[str, str] = {
     "aten.complex": _COMPLEX,
 }
 """Ops that TOSA cannot express, with the reason."""
+
+STRICT = "torch.assume_strict_symbolic_shapes"
+"""On a function: where two sizes of an elementwise op are not known, they are the same. TOSA itself lets one be 1."""

@@ -639,9 +639,8 @@ class WholeBuilder(LinalgBuilder):
 
 @by_identity
 def _dtype_of(type_: Any) -> DType:
-    for dtype in dtypes.DTYPES:
-        if dtype.builtin == type_:
-            return dtype
+    if (found := dtypes.BY_BUILTIN.get(type_)) is not None:
+        return found
     raise Unsupported(f"a scalar of type {type_}")
 
 
