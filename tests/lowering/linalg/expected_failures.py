@@ -10,7 +10,6 @@ LINALG_ONLY = frozenset(
         "test_planes_are_pooled_by_the_named_op",
         "test_a_chain_of_views_is_no_copy",
         "test_plain_convolution_and_relu_is_fill_named_convolution_and_one_loop",
-        "test_reductions_over_filled_tensors_count_all_elements",
     }
 )
 """Tests of the text of linalg programs."""

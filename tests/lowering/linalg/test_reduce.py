@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import support
 import torch
 from support import check, check_all
 
@@ -230,11 +231,9 @@ def test_nansum_and_count_nonzero_look_past_nan() -> None:
     check_all(each(functions, x))
 
 
-LOST_BOUNDS = pytest.mark.xfail(reason="IREE 3.13 loses the bounds of a reduction that reads no tensor")
-
-
-@pytest.mark.parametrize("dynamic", [False, pytest.param(True, marks=LOST_BOUNDS)])
+@pytest.mark.parametrize("dynamic", [False, True])
 def test_reductions_over_filled_tensors_count_all_elements(dynamic: bool) -> None:
+    """IREE 3.13 loses the bounds of such a reduction, unless the constant is a tensor of its own."""
     x = torch.randn(5, 5, 5)
     check_all(
         [
@@ -242,9 +241,25 @@ def test_reductions_over_filled_tensors_count_all_elements(dynamic: bool) -> Non
             (lambda x: torch.full_like(x, 2.0).sum((0, 2)), (x,)),
             (lambda x: torch.ones_like(x).sum((0, 1, 2), keepdim=True) + x, (x,)),
             (lambda x: torch.zeros_like(x).amax(), (x,)),
+            (lambda x: (torch.ones_like(x) * 2 + 1).prod(1), (x,)),
+            (lambda x: torch.ones_like(x, dtype=torch.bool).all(0), (x,)),
         ],
         dynamic=dynamic,
     )  # fmt: skip
+
+
+def test_constants_keep_their_size_in_reductions_with_other_sizes() -> None:
+    def deviation(x: torch.Tensor) -> torch.Tensor:
+        return torch.masked.std(x, unbiased=True)
+
+    auto = torch.export.Dim.AUTO
+    module = flambeau.compile(
+        deviation, torch.randn(5, 4), dynamic_shapes=({0: auto, 1: auto},), output_type=support.TARGET
+    )
+    run = flambeau.load(module, profile="quick")
+    for shape in ((5, 4), (3, 70), (40, 33)):
+        x = torch.randn(shape)
+        torch.testing.assert_close(run(x), deviation(x))
 
 
 @pytest.mark.parametrize("dynamic", [False, True])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from xdsl.dialects.builtin import ModuleOp
 
+from flambeau.engines.iree.constants import constants_to_tensors, has_reduced_constants
 from flambeau.engines.iree.loops import has_loops_on_tensors, loops_to_branches
 from flambeau.engines.iree.stablehlo_ops import (
     has_dynamic_ops,
@@ -20,6 +21,8 @@ def for_iree(module: ModuleOp) -> ModuleOp:
         module = replace_dynamic_ops(module.clone())
     if has_scatters(module):
         module = protect_scatters(module.clone())
+    if has_reduced_constants(module):
+        module = constants_to_tensors(module.clone())
     if has_open_sizes(module):
         module = open_sizes_to_loops(module.clone())
     if has_loops_on_tensors(module):

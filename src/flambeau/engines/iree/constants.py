@@ -1,0 +1,137 @@
+"""Constants of dynamic size that are reduced, as IREE's own op for them.
+
+IREE 3.13 computes such a constant together with its reduction, and loses the bounds of the loop on the way: the sum of
+125 ones is 8, or the program does not compile. A constant that is a tensor of its own is summed rightly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.dialects.builtin import ComplexType, DenseIntOrFPElementsAttr, ModuleOp, TensorType, UnregisteredOp
+from xdsl.dialects.linalg.attrs import IteratorType
+from xdsl.dialects.linalg.ops import FillOp, GenericOp
+from xdsl.dialects.tensor import DimOp
+from xdsl.ir import Operation, SSAValue
+
+from flambeau.engines.iree.stablehlo_ops import dtype_of, sizes_of
+from flambeau.ir.builder import erase
+from flambeau.lowering.builder import INDEX
+from flambeau.lowering.linalg.builder import LinalgBuilder
+from flambeau.lowering.whole.values import shape_in, shape_of
+
+_SPLAT = UnregisteredOp.with_name("flow.tensor.splat")
+_LITERALS = {"tosa.const": "values", "stablehlo.constant": "value", "arith.constant": "value"}
+_MOVES = frozenset({f"tensor.{name}" for name in ("extract_slice", "expand_shape", "collapse_shape", "cast")})
+_BROADCAST = "stablehlo.dynamic_broadcast_in_dim"
+
+
+def has_reduced_constants(module: ModuleOp) -> bool:
+    """Whether a program reduces a constant whose size only the run time knows."""
+    return bool(_reduced_constants(module))
+
+
+def constants_to_tensors(module: ModuleOp) -> ModuleOp:
+    """Rewrite the module in place."""
+    for op in _reduced_constants(module):
+        _replace(op)
+    return module
+
+
+def _reduced_constants(module: ModuleOp) -> list[Operation]:
+    """The constants of dynamic size that are reduced, where nothing else is reduced with them."""
+    made_of: dict[SSAValue, frozenset[Operation]] = {}
+    found: dict[Operation, None] = {}
+    for op in module.walk():
+        if op.name in _LITERALS or _is_count(op):
+            made_of[op.results[0]] = frozenset()
+        elif _is_constant(op):
+            made_of[op.results[0]] = frozenset({op})
+        elif (inputs := _inputs(op)) and all(v in made_of for v in inputs):
+            constants = frozenset().union(*(made_of[v] for v in inputs))
+            if _is_reduction(op):
+                found |= dict.fromkeys(constants)
+            else:
+                made_of |= dict.fromkeys(op.results, constants)
+    return list(found)
+
+
+def _is_count(op: Operation) -> bool:
+    """Whether an op gives positions."""
+    if isinstance(op, GenericOp):
+        return len(op.results) == 1 and not op.inputs and not _is_reduction(op)
+    return op.name in ("stablehlo.iota", "stablehlo.dynamic_iota")
+
+
+def _is_reduction(op: Operation) -> bool:
+    if isinstance(op, GenericOp):
+        return any(kind.data is IteratorType.REDUCTION for kind in op.iterator_types)
+    return op.name == "stablehlo.reduce" or op.name.startswith("tosa.reduce_")
+
+
+def _inputs(op: Operation) -> Sequence[SSAValue]:
+    """The tensors that an op on dynamic sizes is computed from, where that is of interest."""
+    if isinstance(op, GenericOp):
+        inputs: Sequence[SSAValue] = op.inputs
+    elif op.name == _BROADCAST or op.name in _MOVES:
+        inputs = op.operands[:1]
+    elif op.name == "stablehlo.reduce":
+        inputs = op.operands[: len(op.results)]
+    elif op.name.partition(".")[0] in ("stablehlo", "tosa"):
+        inputs = [v for v in op.operands if isinstance(v.type, TensorType)]
+    else:
+        return ()
+    shapes = [shape_of(v) for v in (*inputs, *op.results) if isinstance(v.type, TensorType)]
+    return inputs if any(None in shape for shape in shapes) else ()
+
+
+def _is_constant(op: Operation) -> bool:
+    """Whether an op gives one number everywhere, in a tensor of dynamic size."""
+    type_ = op.results[0].type if op.results else None
+    if not isinstance(type_, TensorType) or isinstance(type_.element_type, ComplexType) or None not in shape_in(type_):
+        return False
+    if isinstance(op, FillOp):
+        return True
+    return op.name in (_BROADCAST, "tosa.select") and _number(op.results[0]) is not None
+
+
+def _number(value: SSAValue) -> DenseIntOrFPElementsAttr | None:
+    """The literal with one number that a value repeats. TOSA repeats by choosing between a number and itself."""
+    op = value.owner
+    if not isinstance(op, Operation):
+        return None
+    if op.name in _LITERALS:
+        literal = op.properties.get(_LITERALS[op.name])
+        return literal if isinstance(literal, DenseIntOrFPElementsAttr) and literal.is_splat() else None
+    if op.name == _BROADCAST:
+        return _number(op.operands[0])
+    return _number(op.operands[1]) if op.name == "tosa.select" and op.operands[1] is op.operands[2] else None
+
+
+def _replace(op: Operation) -> None:
+    assert op.parent is not None
+    b = LinalgBuilder(op.parent)
+    b.before, b.location = op, op.location
+    result = op.results[0]
+    open_dims = [i for i, size in enumerate(shape_of(result)) if size is None]
+    if isinstance(op, FillOp):
+        number = op.operands[0]
+    else:
+        literal = _number(result)
+        assert literal is not None
+        number = b.constant(literal.get_values()[0], dtype_of(result))  # type: ignore[arg-type]
+    if op.name == _BROADCAST:
+        given = sizes_of(op.operands[1], b)
+        sizes = [b.index(given[i]) for i in open_dims]
+    else:
+        tensors = [v for v in op.operands if isinstance(v.type, TensorType)]
+        sizes = [_size(b, tensors, i) for i in open_dims]
+    splat = _SPLAT.create(operands=[number, *sizes], result_types=[result.type], location=op.location)
+    b.insert(splat)
+    result.replace_all_uses_with(splat.results[0])
+    erase(op)
+
+
+def _size(b: LinalgBuilder, tensors: Sequence[SSAValue], dim: int) -> SSAValue:
+    source = next(v for v in tensors if shape_of(v)[dim] is None)
+    return b.value(DimOp, (source, b.index(dim)), INDEX)
