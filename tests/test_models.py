@@ -62,11 +62,7 @@ def test_a_model_runs_as_in_eager(name: str, target: str) -> None:
     check(name, target, dynamic=False, small=True, sizes=[(BATCH, SEQUENCE)])
 
 
-DYNAMIC_TARGETS = TARGETS[:2]
-"""TOSA's ops take sizes that only the run time knows here and there; a whole model needs them everywhere."""
-
-
-@pytest.mark.parametrize("target", DYNAMIC_TARGETS)
+@pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", MODELS)
 def test_one_compilation_serves_many_sizes(name: str, target: str) -> None:
     """Batch and, for text, sequence length are dynamic down to the machine code."""
@@ -95,7 +91,7 @@ def test_a_model_of_published_size(name: str, target: str) -> None:
 
 
 @pytest.mark.full_models
-@pytest.mark.parametrize("target", DYNAMIC_TARGETS)
+@pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", MODELS)
 def test_a_model_of_published_size_and_dynamic_shapes(name: str, target: str) -> None:
     check(name, target, dynamic=True, small=False, sizes=[(2, 64), (1, 48)])
