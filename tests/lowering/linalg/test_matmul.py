@@ -21,7 +21,8 @@ def test_products_of_every_rank(dynamic: bool) -> None:
             (torch.matmul, (BATCH, B)), (torch.matmul, (A, OTHER)), (torch.matmul, (V, B)), (torch.matmul, (BATCH, V)),
             (torch.matmul, (torch.randn(7, 1, 3, 4), OTHER)), (torch.outer, (V, A[0])), (torch.inner, (BATCH, A)),
             (torch.inner, (V, V)),
-            (torch.inner, (BATCH, torch.tensor(2.0))),
+            (torch.inner, (BATCH, torch.tensor(2.0))), (torch.mm, (A[:, :1], B[:1])),
+            (torch.bmm, (BATCH[..., :1], OTHER[:, :1])), (torch.bmm, (BATCH[:, :1], OTHER)),
         ],
         dynamic=dynamic,
     )  # fmt: skip

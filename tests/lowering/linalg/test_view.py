@@ -26,7 +26,10 @@ VIEWS: dict[str, Callable[..., Any]] = {
     "unbind": lambda x: x.unbind(1), "tensor_split": lambda x: x.tensor_split(4, 2), "cat":
     lambda x: torch.cat([x, x[:, :2] * 2], 1), "cat promotes": lambda x: torch.cat([x, x.int()], 0), "cat with nothing":
     lambda x: torch.cat([torch.empty(0), x], 0), "stack": lambda x: torch.stack([x, -x], -1), "flip":
-    lambda x: x.flip(0, 2), "roll": lambda x: x.roll((1, -2), (0, 2)), "roll flat": lambda x: x.roll(5), "diagonal":
+    lambda x: x.flip(0, 2), "roll": lambda x: x.roll((1, -2), (0, 2)), "roll flat": lambda x: x.roll(5),
+    "roll by nothing": lambda x: x.roll(0, 1), "cat with nothing in a dim":
+    lambda x: torch.cat([x[..., :0], x, x[..., :0]], 2),
+    "diagonal":
     lambda x: x.diagonal(1, 1, 2), "diagonal below": lambda x: x.diagonal(-2, 0, 2), "unfold":
     lambda x: x.unfold(2, 3, 2), "slice_scatter": lambda x: torch.slice_scatter(x, x[:, :2] * 0, 1, 1, 3),
     "select_scatter": lambda x: torch.select_scatter(x, x[:, 0] * 0, 1, 2), "diagonal_scatter":

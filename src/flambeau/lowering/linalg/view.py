@@ -370,7 +370,7 @@ def roll(b: LinalgBuilder, x: Tensor, shifts: list[Size], dims: list[int]) -> Te
 
 def _roll(b: LinalgBuilder, x: Tensor, at: int, shift: Size) -> Tensor:
     size = b.size(x, at)
-    if isinstance(size, int) and size == 0:
+    if any(isinstance(s, int) and s == 0 for s in (size, shift)):
         return x
     # The last `shift` slices come first.
     first = b.mod(b.sub(0, shift), size)

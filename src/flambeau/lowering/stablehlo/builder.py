@@ -153,9 +153,8 @@ class StablehloBuilder(WholeBuilder):
     def sliced(self, x: Tensor, starts: Sequence[Size], sizes: Sequence[Size], steps: Sequence[Size]) -> SSAValue:
         type_ = tensor_type(tuple(map(static, sizes)), element_of(x.value))
         own = self.sizes(x)
-        limits = [
-            self.add(s, self.add(self.mul(self.sub(n, 1), k), 1)) for s, n, k in zip(starts, sizes, steps, strict=True)
-        ]
+        reach = [n if k == 1 else self.add(self.mul(self.sub(n, 1), k), 1) for n, k in zip(sizes, steps, strict=True)]
+        limits = [self.add(s, r) for s, r in zip(starts, reach, strict=True)]
         limits = [n if _same(lim, n) else lim for lim, n in zip(limits, own, strict=True)]
         groups = (starts, limits, steps)
         if all(isinstance(s, int) for group in groups for s in group) and None not in x.shape:
@@ -190,7 +189,10 @@ class StablehloBuilder(WholeBuilder):
         return self.make("dynamic_pad", (x.value, start, *amounts), type_)
 
     def concatenated(self, values: Sequence[SSAValue], dim: int, type_: Attribute) -> SSAValue:
-        return self.make("concatenate", values, type_, {"dimension": IntegerAttr(dim, i64)})
+        full = [v for v in values if 0 not in shape_of(v)] or values[:1]
+        if len(full) == 1:
+            return self.recast(full[0], type_)
+        return self.make("concatenate", full, type_, {"dimension": IntegerAttr(dim, i64)})
 
     def reversed(self, x: Tensor, dims: Sequence[int]) -> Tensor:
         """The same elements in the opposite order along some dims."""
@@ -311,8 +313,12 @@ class StablehloBuilder(WholeBuilder):
         dtype = ins[0].dtype.compute
         if any(0 in t.shape for t in ins):
             return self.full(sizes, 0, dtype)
+        is_dynamic = any(None in t.shape for t in ins)
+        if name in ("matmul", "batch_matmul") and ins[0].shape[-1] == 1 and is_dynamic:
+            # IREE reshapes the factors of an outer product, which fails at dynamic sizes.
+            return self.elementwise(ins, lambda p, q: p.to(dtype) * q.to(dtype), dtype, sizes)
         if name == "matmul":
-            if 1 in sizes and any(None in t.shape for t in ins):
+            if 1 in sizes and is_dynamic:
                 return self._vector_product(ins[0], ins[1], sizes, dtype)
             return self.dot(ins[0], ins[1], [], [], [1], [0], sizes, dtype)
         if name == "batch_matmul":

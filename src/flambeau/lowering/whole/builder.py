@@ -146,7 +146,7 @@ class WholeBuilder(LinalgBuilder):
         return super().value(op_class, operands, result_type, properties)
 
     def recast(self, value: SSAValue, type_: Attribute) -> SSAValue:
-        return super().value(tensor.CastOp, (value,), type_)
+        return value if value.type == type_ else super().value(tensor.CastOp, (value,), type_)
 
     def wide(self, name: str, operands: Sequence[SSAValue], element: Attribute, properties: Any = _NOTHING) -> SSAValue:
         """An op on elements, on whole tensors: operands are given one shape first."""
@@ -453,6 +453,8 @@ class WholeBuilder(LinalgBuilder):
         return self.full(sizes, value, dtype)
 
     def reshape(self, x: Tensor, sizes: Sequence[Size]) -> Tensor:
+        if len(x._sizes) == len(sizes) and all(s is not None and _same(s, n) for s, n in zip(x._sizes, sizes)):
+            return x
         return Tensor(self.reshaped(x.value, sizes), x.dtype, sizes)
 
     def collapse(self, x: Tensor, groups: Sequence[Sequence[int]]) -> Tensor:
