@@ -32,7 +32,7 @@ EXPECTED: dict[str, dict[str, str]] = {
         "test_masks_select_as_many_elements_as_are_true": _DATA,
         "test_distinct_elements": _DATA,
         "test_conv.py::test_dynamic_sizes": _ENGINE,
-        "test_pool.py::test_dynamic_sizes": _WINDOW,
+        "test_dynamic_windows": _WINDOW,
     },
     "tosa": {
         "test_indices_out_of_range_stop_the_program": _UNCHECKED,
@@ -40,7 +40,7 @@ EXPECTED: dict[str, dict[str, str]] = {
         "test_masks_select_as_many_elements_as_are_true": _DATA,
         "test_distinct_elements": _DATA,
         "test_conv.py::test_dynamic_sizes": _KERNEL,
-        "test_pool.py::test_dynamic_sizes": _WINDOW,
+        "test_dynamic_windows": _WINDOW,
         "test_doubles_and_complex_numbers": _F64,
         "test_fills_in_every_dtype": _F64,
         "test_hashes_of_floats": _F64,

@@ -178,10 +178,14 @@ def test_dynamic_sizes() -> None:
             case(F.adaptive_avg_pool2d, ramp(2, 3, 9, 8), 1),
             case(F.adaptive_avg_pool2d, ramp(2, 3, 9, 8), (3, 2)),
             case(F.adaptive_avg_pool2d, ramp(2, 3, 9, 7), (4, 5)),
-            case(F.adaptive_max_pool2d, ramp(2, 3, 9, 7), (4, 5)),
+            case(F.adaptive_avg_pool1d, ramp(2, 3, 9), 4),
         ],
         dynamic=True,
     )
+
+
+def test_dynamic_windows() -> None:
+    check(lambda x: F.adaptive_max_pool2d(x, (4, 5)), ramp(2, 3, 9, 7), dynamic=True)
 
 
 def test_planes_are_pooled_by_the_named_op() -> None:

@@ -426,7 +426,7 @@ def test_functions_say_that_dynamic_sizes_do_not_broadcast() -> None:
     ("function", "reason"),
     [
         (torch.nonzero, "the size of the result depends on the data"),
-        (lambda a: F.adaptive_avg_pool1d(a, 3), "a window whose size is not a constant"),
+        (lambda a: F.adaptive_max_pool1d(a, 3), "a window whose size is not a constant"),
     ],
 )
 def test_what_needs_a_size_is_refused(function: Callable[..., Any], reason: str) -> None:

@@ -260,13 +260,32 @@ def _adaptive_avg_pool(b: LinalgBuilder, x: Tensor, out: list[Size]) -> Tensor:
     kernel = _even_windows(size, out)
     if kernel is not None:
         return _avg_pool(b, x, n, kernel, [], 0, False, True, None)
-    total = _adaptive(b, x, out, [(0, dtype)], lambda _, e, acc: acc + e.to(dtype))[0]
+    if b.loads_are_cheap or all(isinstance(s, int) for s in (*size, *out)):
+        total = _adaptive(b, x, out, [(0, dtype)], lambda _, e, acc: acc + e.to(dtype))[0]
+    else:
+        total = b.to(x, dtype)
+        for i, o in enumerate(out):
+            total = _adaptive_sums(b, total, x.rank - n + i, o)
 
     def divide(indices: list[Size], e: Element) -> Element:
         bins = [_bin(b, i, s, o) for i, s, o in zip(indices[-n:], size, out, strict=True)]
         return e / b.scalar(b.index(b.product([b.sub(end, start) for start, end in bins])))
 
     return b.map_indexed([total], b.sizes(total), x.dtype, divide)
+
+
+def _adaptive_sums(b: LinalgBuilder, x: Tensor, dim: int, out: Size) -> Tensor:
+    """Windows along one dim, for ops on whole tensors: every window takes all elements, those outside as zeros."""
+    sizes = b.sizes(x)
+    wide = [*sizes[:dim], out, *sizes[dim:]]
+
+    def inside(indices: list[Size], e: Element) -> Element:
+        start, end = _bin(b, indices[dim], sizes[dim], out)
+        place = b.scalar(b.index(indices[dim + 1]))
+        return ((place >= b.scalar(b.index(start))) & (place < b.scalar(b.index(end)))).select(e, 0)
+
+    chosen = b.map_indexed([b.unsqueeze(x, dim)], wide, x.dtype, inside)
+    return b.reduce([chosen], [dim + 1], [(0, x.dtype)], lambda e, acc: acc + e)[0]
 
 
 def _even_windows(size: Sequence[Size], out: Sequence[Size]) -> list[int] | None:
