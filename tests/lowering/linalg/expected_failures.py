@@ -15,7 +15,6 @@ LINALG_ONLY = frozenset(
 """Tests of the text of linalg programs."""
 
 _UNCHECKED = "indices are not checked at run time"
-_DATA = "the size of the result depends on the data"
 
 _ENGINE = "IREE 3.13 does not compile StableHLO's convolutions of a dynamic number of channels"
 _WINDOW = "neither StableHLO nor TOSA has a window whose size only the run time knows"
@@ -29,16 +28,12 @@ EXPECTED: dict[str, dict[str, str]] = {
     "stablehlo": {
         "test_indices_out_of_range_stop_the_program": _UNCHECKED,
         "test_negative_indices_are_refused_where_pytorch_refuses_them": _UNCHECKED,
-        "test_masks_select_as_many_elements_as_are_true": _DATA,
-        "test_distinct_elements": _DATA,
         "test_conv.py::test_dynamic_sizes": _ENGINE,
         "test_dynamic_windows": _WINDOW,
     },
     "tosa": {
         "test_indices_out_of_range_stop_the_program": _UNCHECKED,
         "test_negative_indices_are_refused_where_pytorch_refuses_them": _UNCHECKED,
-        "test_masks_select_as_many_elements_as_are_true": _DATA,
-        "test_distinct_elements": _DATA,
         "test_conv.py::test_dynamic_sizes": _KERNEL,
         "test_dynamic_windows": _WINDOW,
         "test_doubles_and_complex_numbers": _F64,

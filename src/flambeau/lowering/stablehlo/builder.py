@@ -189,7 +189,7 @@ class StablehloBuilder(WholeBuilder):
         return self.make("dynamic_pad", (x.value, start, *amounts), type_)
 
     def concatenated(self, values: Sequence[SSAValue], dim: int, type_: Attribute) -> SSAValue:
-        full = [v for v in values if 0 not in shape_of(v)] or values[:1]
+        full = [v for v in values if shape_of(v)[dim] != 0] or values[:1]
         if len(full) == 1:
             return self.recast(full[0], type_)
         return self.make("concatenate", full, type_, {"dimension": IntegerAttr(dim, i64)})

@@ -7,8 +7,5 @@ from flambeau.ir.conversion import RuleTable
 STABLEHLO_RULES = RuleTable("stablehlo")
 stablehlo_rule = STABLEHLO_RULES
 
-CANNOT: dict[str, str] = {
-    "aten.nonzero": "the size of the result depends on the data",
-    "aten.masked_select": "the size of the result depends on the data",
-}
+CANNOT: dict[str, str] = {}
 """Ops that StableHLO cannot express, with the reason."""

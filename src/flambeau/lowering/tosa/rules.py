@@ -7,12 +7,9 @@ from flambeau.ir.conversion import RuleTable
 TOSA_RULES = RuleTable("tosa")
 tosa_rule = TOSA_RULES
 
-_DATA = "the size of the result depends on the data, and TOSA's tensors have sizes that their inputs tell"
 _COMPLEX = "TOSA has no complex numbers"
 
 CANNOT: dict[str, str] = {
-    "aten.nonzero": _DATA,
-    "aten.masked_select": _DATA,
     "aten.view_as_complex": _COMPLEX,
     "aten.view_as_complex_copy": _COMPLEX,
     "aten.view_as_real": _COMPLEX,
