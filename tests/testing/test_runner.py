@@ -63,7 +63,10 @@ def test_a_failure_says_all_there_is_to_say(bad_run: Run) -> None:
     assert wrong.inputs == "float32[5] = [0.0, 1.0, 2.0, 3.0, 4.0]"
     assert "torch.aten.mul" in wrong.ir["torch"]
     assert "linalg.generic" in wrong.ir["linalg-on-tensors"]
-    assert "flambeau cts --case 'user/is_wrong/float32'" in wrong.reproducer
+    again = bad_run.reproducer(wrong)
+    assert f"--cases {CASES} --case user/is_wrong/float32 --target linalg-on-tensors" in again
+    assert f"flambeau cts --backend {bad_run.about['given']} " in again
+    compile(again.partition("\n\n")[2], "reproducer", "exec")
     assert str(CASES) in outcome(bad_run, "has_no_rule").python
 
 

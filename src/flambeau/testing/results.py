@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -58,16 +59,6 @@ class Result:
     @property
     def key(self) -> tuple[str, str]:
         return self.case, self.target
-
-    @property
-    def reproducer(self) -> str:
-        """Commands and code that show this result again."""
-        return (
-            f"flambeau cts --case '{self.case}' --target {self.target} --jobs 1\n\n"
-            "# or, in Python:\n"
-            "from flambeau.testing import reproduce\n\n"
-            f"reproduce({self.case!r}, target={self.target!r}, sample={self.sample or 0})\n"
-        )
 
     def as_json(self) -> dict[str, Any]:
         """Without what is empty."""
@@ -123,6 +114,21 @@ class Run:
 
     about: dict[str, Any]
     results: list[Result]
+
+    def reproducer(self, result: Result) -> str:
+        """Commands and code that show a result again, on the same backend."""
+        backend, files = self.about.get("given", "iree"), self.about.get("files", [])
+        case, target = result.case, result.target
+        command = ["flambeau", "cts", "--backend", backend, *(part for f in files for part in ("--cases", f))]
+        command += ["--case", case, "--target", target, "--jobs", "1"]
+        paths = f", files=[{', '.join(f'Path({f!r})' for f in files)}]" if files else ""
+        return (
+            f"{shlex.join(command)}\n\n"
+            "# or, in Python:\n"
+            + ("from pathlib import Path\n\n" if files else "")
+            + "from flambeau.testing import reproduce\n\n"
+            f"reproduce({case!r}, target={target!r}, sample={result.sample or 0}, backend={backend!r}{paths})\n"
+        )
 
     def save(self, path: Path) -> None:
         """Write the report in JSON."""

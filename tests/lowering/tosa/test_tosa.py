@@ -506,6 +506,16 @@ def test_integers_that_outgrow_32_bits_need_64() -> None:
         assert torch.equal(flambeau.load(module, profile="quick")(x), function(x))
 
 
+def test_64_bits_are_gathered_and_sorted() -> None:
+    x = torch.tensor([5, -(2**40), 2**63 - 1, -(2**63), 2**31, -1])
+
+    def moved(v: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return v[torch.tensor([3, 2, -1])], v.sort()[0], v.index_fill(0, torch.tensor([1]), 2**33)
+
+    results = flambeau.load(compiled(moved, x, tosa_int64="keep"), profile="quick")(x)
+    assert all(torch.equal(r, e) for r, e in zip(results, moved(x), strict=True))
+
+
 def test_64_bits_and_floats_are_cast_to_each_other() -> None:
     """TOSA has only casts between 32 and 64 bits, and between 32 bits and floats."""
     random = torch.Generator().manual_seed(0)

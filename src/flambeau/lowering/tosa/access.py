@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from xdsl.dialects.builtin import TensorType, i32
+from xdsl.dialects.builtin import TensorType, i32, i64
 from xdsl.ir import SSAValue
 
 from flambeau.ir import dtypes
 from flambeau.lowering.builder import Size, Tensor, tensor_type
 from flambeau.lowering.element import Element
+from flambeau.lowering.tosa import wide
 from flambeau.lowering.tosa.constants import array_of
 from flambeau.lowering.tosa.moves import MoveBuilder
 from flambeau.lowering.tosa.vocabulary import element_of
@@ -131,6 +132,8 @@ class AccessBuilder(MoveBuilder):
         if array is not None and at is not None:
             inside = np.clip(at.reshape(-1), 0, array.shape[1] - 1)
             return self.known(np.take(array, inside, axis=1), self.logical(values))
+        if element_of(values) == i64:
+            return wide.joined(self, *(self._gather(half, places) for half in wide.halves(self, values)))
         shape = (1, shape_of(places)[1], shape_of(values)[2])
         return self.make("gather", (values, self.converted(places, i32)), tensor_type(shape, element_of(values)))
 

@@ -1,4 +1,4 @@
-"""64-bit integers and floats, in each other's place. TOSA casts neither to the other, only to and from 32 bits."""
+"""64-bit integers where TOSA has no op for them: casts to and from floats, and gathers. It casts them to 32 bits."""
 
 from __future__ import annotations
 
@@ -48,6 +48,18 @@ def to_float(b: ElementBuilder, x: SSAValue) -> SSAValue:
         number = b.product_of(number, b.converted(power, f32))
     negative = b.on("greater", (zero, x), i1)
     return b.on("select", (negative, b.on("sub", (b.number(number, 0.0), number), f32), number), f32)
+
+
+def halves(b: ElementBuilder, x: SSAValue) -> list[SSAValue]:
+    """The upper and the lower 32 bits."""
+    return [b.converted(_right(b, x, b.number(x, 32)), i32), b.converted(x, i32)]
+
+
+def joined(b: ElementBuilder, upper: SSAValue, lower: SSAValue) -> SSAValue:
+    """An integer of these halves."""
+    high, low = b.converted(upper, i64), b.converted(lower, i64)
+    high = b.on("logical_left_shift", (high, b.number(high, 32)), i64)
+    return b.on("bitwise_or", (high, b.on("bitwise_and", (low, b.number(low, (1 << 32) - 1)), i64)), i64)
 
 
 def _right(b: ElementBuilder, x: SSAValue, by: SSAValue) -> SSAValue:

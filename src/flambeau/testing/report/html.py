@@ -23,7 +23,7 @@ def write_html(run: Run, path: Path, comparison: Comparison | None = None) -> No
     data = {
         "run": run.about,
         "levels": _levels(run),
-        "results": [r.as_json() | ({"reproducer": r.reproducer} if r.stage else {}) for r in run.results],
+        "results": [r.as_json() | ({"reproducer": run.reproducer(r)} if r.stage else {}) for r in run.results],
         "changes": _changes(comparison) if comparison else [],
     }
     packed = base64.b64encode(gzip.compress(json.dumps(_finite(data)).encode(), mtime=0)).decode()

@@ -31,7 +31,7 @@ def write_junit(run: Run, path: Path) -> None:
             text = _text(f"{result.stage}: {result.reason}")
             if result.status == FAIL:
                 failure = ElementTree.SubElement(case, "failure", message=text, type=result.kind)
-                failure.text = _text("\n\n".join(filter(None, [result.detail, result.inputs, result.reproducer])))
+                failure.text = _text("\n\n".join(filter(None, [result.detail, result.inputs, run.reproducer(result)])))
             elif result.status == XPASS:
                 message = _text(f"passes, and was expected to fail: {result.expected}")
                 ElementTree.SubElement(case, "failure", message=message, type="xpass")
