@@ -71,7 +71,7 @@ def test_one_compilation_serves_many_sizes(name: str, target: str) -> None:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_the_text_of_a_model_is_real_mlir(name: str) -> None:
-    """`raw` and `torch` verify in torch-mlir, linalg in IREE's MLIR; pretty and generic, static and dynamic."""
+    """Every stage verifies in real MLIR: torch-mlir's, IREE's or both; pretty and generic, static and dynamic."""
     for dynamic in (False, True):
         raw = compiled(name, "raw", dynamic)
         verify_in_torch_mlir(raw.text())
@@ -81,6 +81,13 @@ def test_the_text_of_a_model_is_real_mlir(name: str) -> None:
         for generic in (False, True):
             verify_in_iree(linalg.text(generic=generic))
         linalg.verify()
+        for target in ("stablehlo", "tosa"):
+            lowered = flambeau.compile(contract, output_type=target)
+            lowered.verify()
+            verify_in_iree(lowered.text(generic=True))
+            if target == "tosa":  # of which the two MLIRs have different pretty forms
+                verify_in_torch_mlir(lowered.text())
+                verify_in_torch_mlir(lowered.text(generic=True))
 
 
 @pytest.mark.full_models

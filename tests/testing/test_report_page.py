@@ -160,7 +160,7 @@ def test_a_failure_opens_with_all_that_is_known(page: Any) -> None:
         "at model.py:3",
     ):
         assert part in text
-    assert "reproduce('ops/div/float32', target='tosa', sample=0)" in text
+    assert "reproduce('ops/div/float32', target='tosa', sample=0, backend=" in text
     page.click("#detail >> text=Copy as an issue")
     page.wait_for_selector("#detail >> text=Copied")
     page.keyboard.press("Escape")
