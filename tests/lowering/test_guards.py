@@ -9,6 +9,7 @@ import torch
 from torch.export import Dim
 
 import flambeau
+from flambeau import torchscript
 from flambeau.engines.errors import RunError
 
 
@@ -41,6 +42,23 @@ def test_arguments_that_share_a_size_must_agree() -> None:
     assert torch.equal(run(torch.ones(3, 2), torch.ones(3, 2)), torch.full((3, 2), 2.0))
     with pytest.raises(RunError, match="does not have the size"):
         run(torch.ones(3, 2), torch.ones(4, 2))
+
+
+@pytest.mark.parametrize("target", ["linalg-on-tensors", "stablehlo", "tosa"])
+def test_sizes_that_nobody_knows_do_not_broadcast(target: str) -> None:
+    """TOSA's ops would; functions promise that they do not, and the program holds them to it."""
+    place = torchscript.TensorPlaceholder([-1], torch.float32)
+    run = load(torchscript.compile(Scaled(), [place, place], output_type=target))
+    for size in (1, 5):
+        assert torch.equal(run(torch.ones(size), torch.ones(size)), torch.full((size,), 3.0))
+    for sizes in ((1, 5), (5, 1), (3, 5)):
+        with pytest.raises(RunError, match="do not match for broadcasting"):
+            run(*map(torch.ones, sizes))
+
+
+class Scaled(torch.nn.Module):
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return x + y * 2
 
 
 def test_what_is_known_is_not_checked() -> None:
