@@ -43,6 +43,7 @@ EXPECTED: dict[str, dict[str, str]] = {
         "test_powers": _WIDE,
         "test_casts[": _F64,
         "test_complex_arithmetic": _COMPLEX,
+        "test_functions_of_complex_numbers": _COMPLEX,
         "test_fourier_transforms": _COMPLEX,
         "test_long_transforms_are_exact": _COMPLEX,
         "test_max_pool_dtypes": _F64,

@@ -228,6 +228,21 @@ def test_complex_arithmetic() -> None:
     every([torch.abs, torch.exp, torch.neg, lambda a: a.real, lambda a: a.imag], x)
 
 
+def test_functions_of_complex_numbers() -> None:
+    """Near zero, near the unit circle, on both sides of the branch cuts, and far out."""
+    torch.manual_seed(0)
+    points = [0, 1, -1, 1j, -1j, 2, -2, 2j, -2j, 0.5, -0.5j, 1 + 1e-3j, -1 - 1e-3j, 1e-6 - 1e-6j, 0.6 + 0.8j, 30 + 1j]
+    cuts = [complex(2, -0.0), complex(-2, -0.0), complex(0.0, 2), complex(-0.0, -2)]
+    z = torch.cat([torch.tensor(points + cuts), *(torch.randn(50, dtype=torch.complex64) * s for s in (0.01, 1, 8))])
+    functions = (
+        "sinh", "cosh", "tanh", "sin", "cos", "tan", "asinh", "acosh", "asin", "acos", "exp", "exp2", "expm1", "log",
+        "log1p", "log2", "log10", "sqrt",
+    )  # fmt: skip
+    every([getattr(torch, name) for name in functions], z, rtol=1e-5, atol=1e-6)
+    inside = z[(z.abs() - 1).abs() > 1e-6]  # at 1 and at i there are poles
+    every([torch.atanh, torch.atan, lambda v: torch.rsqrt(v + 3)], inside, rtol=1e-5, atol=1e-6)
+
+
 def test_zero_dims_and_no_elements() -> None:
     every([torch.exp, lambda v: v + 1, lambda v: v * v > 0], torch.tensor(2.0))
     every([torch.exp, lambda v: v + 1, lambda v: v > 0], torch.empty(0, 3))

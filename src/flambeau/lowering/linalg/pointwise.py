@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from flambeau.ir import dtypes
+from flambeau.lowering import complex_functions
 from flambeau.lowering.element import Element
 from flambeau.lowering.linalg.rules import pointwise
 
@@ -290,12 +291,20 @@ def nan_to_num(x: Element, nan: Any, posinf: Any, neginf: Any) -> Element:
 
 # --- Functions of one number ---
 
+
+def _function(x: Element, name: str) -> Element:
+    if x.dtype.is_complex and name in complex_functions.FUNCTIONS:
+        return complex_functions.FUNCTIONS[name](x)
+    result: Element = getattr(x, name)()
+    return result
+
+
 for _name in (
     "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "sinh",
     "cosh", "tanh", "asinh", "acosh", "atanh", "sqrt", "rsqrt", "floor", "ceil", "trunc", "round", "sigmoid",
     "sign",
 ):  # fmt: skip
-    pointwise(f"aten.{_name}")(lambda x, _method=_name: getattr(x, _method)())
+    pointwise(f"aten.{_name}")(lambda x, _name=_name: _function(x, _name))
 
 
 @pointwise("aten.neg", "aten.negative")
