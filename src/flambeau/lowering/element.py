@@ -244,17 +244,21 @@ class Element:
 
     def maximum(self, other: Operand) -> Element:
         """The greater one; NaN if either is NaN."""
-        other = self.like(other)
-        if self.dtype.is_float:
-            return self.emit(arith.MaximumfOp, (self, other), properties=_FAST)
-        return self.emit(arith.MaxSIOp if self.dtype.signed else arith.MaxUIOp, (self, other))
+        return self._extreme(other, arith.MaximumfOp, arith.MaxSIOp, arith.MaxUIOp)
 
     def minimum(self, other: Operand) -> Element:
         """The lesser one; NaN if either is NaN."""
+        return self._extreme(other, arith.MinimumfOp, arith.MinSIOp, arith.MinUIOp)
+
+    def _extreme(
+        self, other: Operand, of_floats: type[Operation], of_signed: type[Operation], of_unsigned: type[Operation]
+    ) -> Element:
+        if self.dtype.is_complex:
+            raise Unsupported("complex numbers have no order")
         other = self.like(other)
         if self.dtype.is_float:
-            return self.emit(arith.MinimumfOp, (self, other), properties=_FAST)
-        return self.emit(arith.MinSIOp if self.dtype.signed else arith.MinUIOp, (self, other))
+            return self.emit(of_floats, (self, other), properties=_FAST)
+        return self.emit(of_signed if self.dtype.signed else of_unsigned, (self, other))
 
     def pow(self, other: Operand) -> Element:
         """Power; small constant exponents become products, as in PyTorch."""
