@@ -174,3 +174,12 @@ def test_a_sample_of_the_suite_is_as_expected(suite: str, dtypes: str, every: in
     """The cases that the XFAIL set names fail, and all others pass, on all three targets."""
     done = cts("--suite", suite, "--dtype", dtypes, "--every", every)
     assert done.exit_code == 0, done.output
+
+
+def test_edge_values_of_64_bits_on_tosa() -> None:
+    """What does not fit 32 bits is right where 64-bit integers are kept."""
+    names = ("sum/int32", "masked.sum/int32", "nan_cumsum/int32", "long/float32", "index_gather/int64", "abs/int64")
+    cases = [part for name in names for part in ("--case", f"edge/{name}")]
+    done = cts("--backend", "iree-int64", *cases)
+    assert done.exit_code == 0, done.output
+    assert done.output.count("100.0%") == 3, done.output
