@@ -406,7 +406,11 @@ class Element:
 
     def __abs__(self) -> Element:
         if self.dtype.is_complex:
-            return self.emit(complex.AbsOp, (self,), self.dtype.real, _FAST)
+            # The squares of large numbers overflow, those of small ones vanish; their ratio does neither.
+            a, b = abs(self.real), abs(self.imag)
+            larger = a.maximum(b)
+            ratio = (a == b).select(1, a.minimum(b) / larger)
+            return larger * (1 + ratio * ratio).sqrt()
         if self.dtype.is_float:
             return self.emit(math.AbsFOp, (self,), properties=_FAST)
         return self if not self.dtype.signed else self.emit(math.AbsIOp, (self,))

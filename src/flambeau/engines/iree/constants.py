@@ -1,7 +1,8 @@
-"""Constants of dynamic size that are reduced, as IREE's own op for them.
+"""Constants that are reduced, as tensors of their own.
 
-IREE 3.13 computes such a constant together with its reduction, and loses the bounds of the loop on the way: the sum of
-125 ones is 8, or the program does not compile. A constant that is a tensor of its own is summed rightly.
+IREE 3.13 computes a constant together with its reduction, and loses the bounds of the loop on the way: the sum of 125
+ones is 8, or the program does not compile. It does so where the size is dynamic, and in StableHLO where the constant is
+converted before. So dynamic constants become IREE's own op for them, and a barrier keeps static ones apart.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from xdsl.dialects.linalg.ops import FillOp, GenericOp
 from xdsl.dialects.tensor import DimOp
 from xdsl.ir import Operation, SSAValue
 
+from flambeau.dialects import stablehlo
 from flambeau.engines.iree.stablehlo_ops import dtype_of, sizes_of
 from flambeau.ir.builder import erase
 from flambeau.lowering.builder import INDEX
@@ -27,33 +29,43 @@ _BROADCAST = "stablehlo.dynamic_broadcast_in_dim"
 
 
 def has_reduced_constants(module: ModuleOp) -> bool:
-    """Whether a program reduces a constant whose size only the run time knows."""
-    return bool(_reduced_constants(module))
+    """Whether a program reduces constants and nothing else."""
+    return any(_reduced_constants(module))
 
 
 def constants_to_tensors(module: ModuleOp) -> ModuleOp:
     """Rewrite the module in place."""
-    for op in _reduced_constants(module):
+    constants, reductions = _reduced_constants(module)
+    for op in reductions:
+        for i, value in enumerate(_inputs(op)):
+            barrier = stablehlo.op("optimization_barrier").create(operands=[value], result_types=[value.type])
+            assert op.parent is not None
+            op.parent.insert_ops_before((barrier,), op)
+            op.operands[i] = barrier.results[0]
+    for op in constants:
         _replace(op)
     return module
 
 
-def _reduced_constants(module: ModuleOp) -> list[Operation]:
-    """The constants of dynamic size that are reduced, where nothing else is reduced with them."""
+def _reduced_constants(module: ModuleOp) -> tuple[list[Operation], list[Operation]]:
+    """The constants of dynamic size that are reduced, and the reductions of static ones; each with nothing else."""
     made_of: dict[SSAValue, frozenset[Operation]] = {}
-    found: dict[Operation, None] = {}
+    constants: dict[Operation, None] = {}
+    reductions: list[Operation] = []
     for op in module.walk():
-        if op.name in _LITERALS or _is_count(op):
+        if _is_count(op) or (op.name in _LITERALS and _number(op.results[0]) is not None):
             made_of[op.results[0]] = frozenset()
         elif _is_constant(op):
             made_of[op.results[0]] = frozenset({op})
         elif (inputs := _inputs(op)) and all(v in made_of for v in inputs):
-            constants = frozenset().union(*(made_of[v] for v in inputs))
-            if _is_reduction(op):
-                found |= dict.fromkeys(constants)
-            else:
-                made_of |= dict.fromkeys(op.results, constants)
-    return list(found)
+            found = frozenset().union(*(made_of[v] for v in inputs))
+            if not _is_reduction(op):
+                made_of |= dict.fromkeys(op.results, found)
+            elif any(None in shape_of(v) for v in inputs):
+                constants |= dict.fromkeys(found)
+            elif op.name == "stablehlo.reduce":
+                reductions.append(op)
+    return list(constants), reductions
 
 
 def _is_count(op: Operation) -> bool:
@@ -69,20 +81,17 @@ def _is_reduction(op: Operation) -> bool:
     return op.name == "stablehlo.reduce" or op.name.startswith("tosa.reduce_")
 
 
-def _inputs(op: Operation) -> Sequence[SSAValue]:
-    """The tensors that an op on dynamic sizes is computed from, where that is of interest."""
+def _inputs(op: Operation) -> list[SSAValue]:
+    """The tensors that an op is computed from, where that is of interest."""
     if isinstance(op, GenericOp):
-        inputs: Sequence[SSAValue] = op.inputs
-    elif op.name == _BROADCAST or op.name in _MOVES:
-        inputs = op.operands[:1]
-    elif op.name == "stablehlo.reduce":
-        inputs = op.operands[: len(op.results)]
-    elif op.name.partition(".")[0] in ("stablehlo", "tosa"):
-        inputs = [v for v in op.operands if isinstance(v.type, TensorType)]
-    else:
-        return ()
-    shapes = [shape_of(v) for v in (*inputs, *op.results) if isinstance(v.type, TensorType)]
-    return inputs if any(None in shape for shape in shapes) else ()
+        return list(op.inputs)
+    if op.name == _BROADCAST or op.name in _MOVES:
+        return list(op.operands[:1])
+    if op.name == "stablehlo.reduce":
+        return list(op.operands[: len(op.results)])
+    if op.name.partition(".")[0] in ("stablehlo", "tosa"):
+        return [v for v in op.operands if isinstance(v.type, TensorType)]
+    return []
 
 
 def _is_constant(op: Operation) -> bool:

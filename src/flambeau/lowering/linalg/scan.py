@@ -19,6 +19,7 @@ from xdsl.ir import SSAValue
 from flambeau.ir import dtypes
 from flambeau.ir.dtypes import DType
 from flambeau.lowering.builder import INDEX, Size, Tensor
+from flambeau.lowering.complex_functions import FUNCTIONS
 from flambeau.lowering.element import Element
 from flambeau.lowering.linalg.builder import LinalgBuilder
 from flambeau.lowering.linalg.rules import linalg_rule
@@ -129,6 +130,10 @@ def cumprod(b: LinalgBuilder, x: Tensor, dim: int, dtype: int | None) -> Tensor:
 @linalg_rule("aten.logcumsumexp")
 def logcumsumexp(b: LinalgBuilder, x: Tensor, dim: int) -> Tensor:
     def combine(before: Element, here: Element) -> Element:
+        if x.dtype.is_complex:
+            first = before.real >= here.real
+            high, low = first.select(before, here), first.select(here, before)
+            return high + FUNCTIONS["log1p"]((low - high).exp())
         high, low = before.maximum(here), before.minimum(here)
         # Equal infinities must not turn into inf - inf.
         return ((low == high) & high.isinf()).select(high, high + (low - high).exp().log1p())
