@@ -27,6 +27,17 @@ def test_constants_that_are_converted_before() -> None:
     assert all(torch.equal(r, e) for r, e in zip(run(x), sums(x), strict=True))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex64, torch.bool])
+def test_constants_of_no_elements(dtype: torch.dtype) -> None:
+    def sums(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        nothing = torch.zeros(0, 3, dtype=dtype)
+        return nothing.sum(0) + x, nothing + 1
+
+    x = torch.ones(3)
+    run = flambeau.load(flambeau.compile(sums, (x,), output_type="stablehlo"), profile="quick")
+    assert all(torch.equal(r, e) for r, e in zip(run(x), sums(x), strict=True))
+
+
 def test_weights_that_are_reduced_are_left_to_iree() -> None:
     """Which computes what depends on them alone while it compiles."""
     weight = torch.randn(4, 5)

@@ -111,7 +111,9 @@ def _number(value: SSAValue) -> DenseIntOrFPElementsAttr | None:
         return None
     if op.name in _LITERALS:
         literal = op.properties.get(_LITERALS[op.name])
-        return literal if isinstance(literal, DenseIntOrFPElementsAttr) and literal.is_splat() else None
+        if not isinstance(literal, DenseIntOrFPElementsAttr) or not literal.data.data:
+            return None
+        return literal if literal.is_splat() else None
     if op.name == _BROADCAST:
         return _number(op.operands[0])
     return _number(op.operands[1]) if op.name == "tosa.select" and op.operands[1] is op.operands[2] else None
