@@ -17,7 +17,6 @@ LINALG_ONLY = frozenset(
 _UNCHECKED = "indices are not checked at run time"
 
 _ENGINE = "IREE 3.13 does not compile StableHLO's convolutions of a dynamic number of channels"
-_WINDOW = "neither StableHLO nor TOSA has a window whose size only the run time knows"
 _KERNEL = "TOSA has no convolution with a kernel of a size that only the run time knows"
 
 _F64 = "TOSA has no 64-bit floats"
@@ -29,13 +28,11 @@ EXPECTED: dict[str, dict[str, str]] = {
         "test_indices_out_of_range_stop_the_program": _UNCHECKED,
         "test_negative_indices_are_refused_where_pytorch_refuses_them": _UNCHECKED,
         "test_conv.py::test_dynamic_sizes": _ENGINE,
-        "test_dynamic_windows": _WINDOW,
     },
     "tosa": {
         "test_indices_out_of_range_stop_the_program": _UNCHECKED,
         "test_negative_indices_are_refused_where_pytorch_refuses_them": _UNCHECKED,
         "test_conv.py::test_dynamic_sizes": _KERNEL,
-        "test_dynamic_windows": _WINDOW,
         "test_doubles_and_complex_numbers": _F64,
         "test_fills_in_every_dtype": _F64,
         "test_hashes_of_floats": _F64,

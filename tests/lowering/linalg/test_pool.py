@@ -185,7 +185,19 @@ def test_dynamic_sizes() -> None:
 
 
 def test_dynamic_windows() -> None:
-    check(lambda x: F.adaptive_max_pool2d(x, (4, 5)), ramp(2, 3, 9, 7), dynamic=True)
+    """Of equal elements the first counts, of NaN the last."""
+    torch.manual_seed(0)
+    ties = torch.randint(0, 3, (2, 3, 9, 7)).float()
+    holes = torch.where(ties == 2, float("nan"), ties)
+    check_all(
+        [
+            case(F.adaptive_max_pool2d, ramp(2, 3, 9, 7), (4, 5), return_indices=True),
+            case(F.adaptive_max_pool2d, ties, (4, 5), return_indices=True),
+            case(F.adaptive_max_pool2d, holes, (2, 3), return_indices=True),
+            case(F.adaptive_max_pool1d, torch.full((2, 3, 9), -float("inf")), 4, return_indices=True),
+        ],
+        dynamic=True,
+    )
 
 
 def test_planes_are_pooled_by_the_named_op() -> None:

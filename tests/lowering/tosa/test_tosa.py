@@ -424,8 +424,8 @@ def test_functions_say_that_dynamic_sizes_do_not_broadcast() -> None:
 
 def test_what_needs_a_size_is_refused() -> None:
     auto = torch.export.Dim.AUTO
-    with pytest.raises(flambeau.CompileError, match="a window whose size is not a constant"):
-        compiled(lambda a: F.adaptive_max_pool1d(a, 3), ramp(6, 5), dynamic_shapes=({1: auto},))
+    with pytest.raises(flambeau.CompileError, match="a convolution whose kernel size is not a constant"):
+        compiled(F.conv1d, ramp(2, 3, 9), ramp(4, 3, 2), dynamic_shapes=(None, {2: auto}))
 
 
 # --- 64-bit integers ---

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from flambeau.ir import dtypes
+from flambeau.ir.dtypes import DType
 from flambeau.lowering.builder import Size, Tensor
 from flambeau.lowering.element import Element
 from flambeau.lowering.linalg.builder import LinalgBuilder, window_properties
@@ -274,20 +275,6 @@ def _adaptive_avg_pool(b: LinalgBuilder, x: Tensor, out: list[Size]) -> Tensor:
     return b.map_indexed([total], b.sizes(total), x.dtype, divide)
 
 
-def _adaptive_sums(b: LinalgBuilder, x: Tensor, dim: int, out: Size) -> Tensor:
-    """Windows along one dim, for ops on whole tensors: every window takes all elements, those outside as zeros."""
-    sizes = b.sizes(x)
-    wide = [*sizes[:dim], out, *sizes[dim:]]
-
-    def inside(indices: list[Size], e: Element) -> Element:
-        start, end = _bin(b, indices[dim], sizes[dim], out)
-        place = b.scalar(b.index(indices[dim + 1]))
-        return ((place >= b.scalar(b.index(start))) & (place < b.scalar(b.index(end)))).select(e, 0)
-
-    chosen = b.map_indexed([b.unsqueeze(x, dim)], wide, x.dtype, inside)
-    return b.reduce([chosen], [dim + 1], [(0, x.dtype)], lambda e, acc: acc + e)[0]
-
-
 def _even_windows(size: Sequence[Size], out: Sequence[Size]) -> list[int] | None:
     """The kernel when all windows are as large and do not overlap."""
     kernel = [
@@ -347,9 +334,76 @@ def _adaptive_max_pool(b: LinalgBuilder, x: Tensor, out: list[Size]) -> tuple[Te
     kernel = _even_windows(size, out)
     if kernel is not None:
         return _max_pool_with_indices(b, x, n, kernel, [], 0, 1, False)
+    if not b.loads_are_cheap and not all(isinstance(s, int) for s in (*size, *out)):
+        return _adaptive_extremes(b, x, out)
 
     def body(places: list[Size], e: Element, best: Element, best_at: Element) -> tuple[Element, Element]:
         return _better(e, _flat(b, places, size), best, best_at, None)
 
     values, indices = _adaptive(b, x, out, [(x.dtype.min, x.dtype), (-1, dtypes.int64)], body)
     return values, indices
+
+
+# --- Adaptive windows of dynamic size, for ops on whole tensors: along one dim after the other ---
+
+
+def _all_windows(
+    b: LinalgBuilder,
+    elements: Sequence[Tensor],
+    windows: Sequence[Tensor],
+    dim: int,
+    out: Size,
+    dtype: DType,
+    body: Callable[..., Element],
+) -> Tensor:
+    """Every window looks at all elements: `body(inside, place, *elements, *windows)`. Windows come before `dim`."""
+    sizes = b.sizes(elements[0])
+
+    def at(indices: list[Size], *both: Element) -> Element:
+        start, end = (b.scalar(b.index(border)) for border in _bin(b, indices[dim], sizes[dim], out))
+        place = b.scalar(b.index(indices[dim + 1]))
+        return body((place >= start) & (place < end), place, *both)
+
+    tensors = [*(b.unsqueeze(t, dim) for t in elements), *(b.unsqueeze(t, dim + 1) for t in windows)]
+    return b.map_indexed(tensors, [*sizes[:dim], out, *sizes[dim:]], dtype, at)
+
+
+def _adaptive_sums(b: LinalgBuilder, x: Tensor, dim: int, out: Size) -> Tensor:
+    inside = _all_windows(b, [x], [], dim, out, x.dtype, lambda inside, _, e: inside.select(e, 0))
+    return b.reduce([inside], [dim + 1], [(0, x.dtype)], lambda e, acc: acc + e)[0]
+
+
+def _adaptive_extremes(b: LinalgBuilder, x: Tensor, out: list[Size]) -> tuple[Tensor, Tensor]:
+    lead = x.rank - len(out)
+    places = b.full(b.sizes(x), 0, dtypes.int64)
+    stride: Size = 1
+    for dim in reversed(range(lead, x.rank)):
+        size = b.size(x, dim)
+        x, places = _extremes_along(b, x, places, dim, out[dim - lead], stride)
+        stride = b.mul(stride, size)
+    return x, places
+
+
+def _extremes_along(
+    b: LinalgBuilder, x: Tensor, places: Tensor, dim: int, out: Size, stride: Size
+) -> tuple[Tensor, Tensor]:
+    """The greatest elements of windows along a dim and their places in the plane: the first of equals, the last NaN."""
+    size, step = b.element(b.size(x, dim), dtypes.int64), b.element(stride, dtypes.int64)
+    least = x.dtype.min
+
+    def rank(inside: Element, place: Element, e: Element, best: Element) -> Element:
+        here = place.to(dtypes.int64)
+        found = (e == best).select(size - here, 0)
+        return inside.select(e.isnan().select(size + 1 + here, found) if x.dtype.is_float else found, 0)
+
+    def where(inside: Element, place: Element, before: Element, ranked: Element) -> Element:
+        here = place.to(dtypes.int64)
+        chosen = (ranked > size).select(ranked - size - 1, size - ranked)
+        return (here == chosen).select(before + here * step, 0)
+
+    inside = _all_windows(b, [x], [], dim, out, x.dtype, lambda inside, _, e: inside.select(e, least))
+    best = b.reduce([inside], [dim + 1], [(least, x.dtype)], lambda e, acc: acc.maximum(e))[0]
+    ranks = _all_windows(b, [x], [best], dim, out, dtypes.int64, rank)
+    ranked = b.reduce([ranks], [dim + 1], [(0, dtypes.int64)], lambda e, acc: acc.maximum(e))[0]
+    found = _all_windows(b, [places], [ranked], dim, out, dtypes.int64, where)
+    return best, b.reduce([found], [dim + 1], [(0, dtypes.int64)], lambda e, acc: acc + e)[0]
