@@ -52,6 +52,17 @@ def test_arange_and_linspace_of_floats() -> None:
 
 
 @pytest.mark.parametrize("dynamic", [False, True])
+def test_identity_matrices(dynamic: bool) -> None:
+    check_all(
+        [
+            (lambda x: torch.eye(x.shape[0]), (X,)), (lambda x: torch.eye(x.shape[1], dtype=torch.int64), (X,)),
+            (lambda x: torch.eye(x.shape[0], x.shape[1]) + x, (X,)), (lambda x: torch.eye(x.shape[1], 2), (X,)),
+        ],
+        dynamic=dynamic,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
 def test_triangles(dynamic: bool) -> None:
     check_all(
         [(lambda x, d=d: torch.tril(x, d), (X,)) for d in (-1, 0, 2)]

@@ -170,9 +170,18 @@ def linspace(b: LinalgBuilder, start: Any, end: Any, steps: Any, *_: Any) -> Ten
     return b.generate([length], dtype, value)
 
 
-@linalg_rule("aten.eye", "aten.eye.m")
-def eye(b: LinalgBuilder, *args: Any) -> Tensor:
-    shape = [known if known is not None else args[min(i, len(args) - 1)] for i, known in enumerate(b.out_shape)]
+@linalg_rule("aten.eye")
+def eye(b: LinalgBuilder, n: Size, *_: Any) -> Tensor:
+    return _eye(b, n, n)
+
+
+@linalg_rule("aten.eye.m")
+def eye_m(b: LinalgBuilder, n: Size, m: Size, *_: Any) -> Tensor:
+    return _eye(b, n, m)
+
+
+def _eye(b: LinalgBuilder, *sizes: Size) -> Tensor:
+    shape = [known if known is not None else size for known, size in zip(b.out_shape, sizes, strict=True)]
 
     def on_diagonal(i: SSAValue, j: SSAValue) -> Element:
         return b.scalar_bool(b.compare("eq", i, j))
