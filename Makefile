@@ -22,7 +22,7 @@ demo: $(INSTALLED) ## Compile a ResNet-50 and an OPT-125M, run them on IREE, com
 	@$(BIN)/python examples/demo.py $(ARGS)
 
 test: lint browser light ## Check the sources (lint), then run all tests (ARGS="-k bert" selects)
-	@$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
+	@$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup $(ARGS)
 
 light: $(LIGHT)/.installed ## Test the frontend that needs no PyTorch in an environment without it
 	@$(LIGHT)/bin/python -c 'import importlib.util, sys; sys.exit(bool(importlib.util.find_spec("torch")))'

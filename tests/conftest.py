@@ -17,6 +17,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    # The longest tests come first, so that at the end no worker waits for another.
+    items.sort(key=lambda item: "/testing/" not in item.nodeid)
     if config.getoption("--full-models"):
         return
     large = [item for item in items if item.get_closest_marker("full_models")]

@@ -14,6 +14,8 @@ from flambeau.testing.runner import Plan, execute
 from flambeau.testing.workers import Limits, WorkerError
 from flambeau.testing.xfail import XfailSet
 
+pytestmark = pytest.mark.xdist_group("runner")  # they share a run that takes a while
+
 HERE = Path(__file__).parent
 CASES = HERE / "cases_of_all_kinds.py"
 BAD = HERE / "bad_backend.py"
