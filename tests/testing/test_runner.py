@@ -67,7 +67,7 @@ def test_a_failure_says_all_there_is_to_say(bad_run: Run) -> None:
     assert "linalg.generic" in wrong.ir["linalg-on-tensors"]
     again = bad_run.reproducer(wrong)
     assert f"--cases {CASES} --case user/is_wrong/float32 --target linalg-on-tensors" in again
-    assert f"flambeau cts --backend {bad_run.about['given']} " in again
+    assert f"flambeau cts --backend {bad_run.about['backend_spec']} " in again
     compile(again.partition("\n\n")[2], "reproducer", "exec")
     assert str(CASES) in outcome(bad_run, "has_no_rule").python
 

@@ -117,7 +117,7 @@ class Run:
 
     def reproducer(self, result: Result) -> str:
         """Commands and code that show a result again, on the same backend."""
-        backend, files = self.about.get("given", "iree"), self.about.get("files", [])
+        backend, files = self.about.get("backend_spec", "iree"), self.about.get("files", [])
         case, target = result.case, result.target
         command = ["flambeau", "cts", "--backend", backend, *(part for f in files for part in ("--cases", f))]
         command += ["--case", case, "--target", target, "--jobs", "1"]

@@ -46,7 +46,7 @@ class Plan:
         """What makes two runs the same run."""
         return {
             "backend": backend,
-            "given": self.backend,
+            "backend_spec": self.backend,
             "suites": list(self.suites),
             "dtypes": list(self.dtypes),
             "targets": list(targets),

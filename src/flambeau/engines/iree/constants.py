@@ -15,8 +15,8 @@ from xdsl.dialects.linalg.ops import FillOp, GenericOp
 from xdsl.dialects.tensor import DimOp
 from xdsl.ir import Operation, SSAValue
 
-from flambeau.dialects import stablehlo
-from flambeau.engines.iree.stablehlo_ops import dtype_of, sizes_of
+from flambeau.engines.iree.rewriting import builder_before, dtype_of, set_apart
+from flambeau.engines.iree.stablehlo_ops import sizes_of
 from flambeau.ir.builder import erase
 from flambeau.lowering.builder import INDEX
 from flambeau.lowering.linalg.builder import LinalgBuilder
@@ -37,11 +37,8 @@ def constants_to_tensors(module: ModuleOp) -> ModuleOp:
     """Rewrite the module in place."""
     constants, reductions = _reduced_constants(module)
     for op in reductions:
-        for i, value in enumerate(_inputs(op)):
-            barrier = stablehlo.op("optimization_barrier").create(operands=[value], result_types=[value.type])
-            assert op.parent is not None
-            op.parent.insert_ops_before((barrier,), op)
-            op.operands[i] = barrier.results[0]
+        for i in range(len(_inputs(op))):
+            set_apart(op, i)
     for op in constants:
         _replace(op)
     return module
@@ -120,9 +117,7 @@ def _number(value: SSAValue) -> DenseIntOrFPElementsAttr | None:
 
 
 def _replace(op: Operation) -> None:
-    assert op.parent is not None
-    b = LinalgBuilder(op.parent)
-    b.before, b.location = op, op.location
+    b = builder_before(op)
     result = op.results[0]
     open_dims = [i for i, size in enumerate(shape_of(result)) if size is None]
     if isinstance(op, FillOp):

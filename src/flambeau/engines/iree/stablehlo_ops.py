@@ -6,11 +6,10 @@ from xdsl.dialects import arith, tensor
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp
 from xdsl.ir import Operation, SSAValue
 
-from flambeau.dialects import stablehlo
 from flambeau.engines.errors import EngineError
+from flambeau.engines.iree.rewriting import builder_before, dtype_of, set_apart
 from flambeau.ir import dtypes
 from flambeau.ir.builder import erase
-from flambeau.ir.dtypes import DType
 from flambeau.lowering.builder import Size, Tensor
 from flambeau.lowering.element import Element
 from flambeau.lowering.linalg.builder import LinalgBuilder
@@ -30,11 +29,8 @@ def _is_taken_over(op: Operation) -> bool:
 def protect_scatters(module: ModuleOp) -> ModuleOp:
     """Keep IREE 3.13 from moving reshapes into the indices of a scatter, whose shape it then finds wrong. In place."""
     for op in list(module.walk()):
-        if op.name == "stablehlo.scatter" and None not in shape_of(indices := op.operands[len(op.results)]):
-            barrier = stablehlo.op("optimization_barrier").create(operands=[indices], result_types=[indices.type])
-            assert op.parent is not None
-            op.parent.insert_ops_before((barrier,), op)
-            op.operands[len(op.results)] = barrier.results[0]
+        if op.name == "stablehlo.scatter" and None not in shape_of(op.operands[len(op.results)]):
+            set_apart(op, len(op.results))
     return module
 
 
@@ -56,10 +52,7 @@ def replace_dynamic_ops(module: ModuleOp) -> ModuleOp:
 
 
 def _replace(op: Operation) -> None:
-    assert op.parent is not None
-    entry = op.parent
-    b = LinalgBuilder(entry)
-    b.before, b.location = op, op.location
+    b = builder_before(op)
     x = Tensor(op.operands[0], dtype_of(op.operands[0]))
     if op.name == "stablehlo.dynamic_reshape":
         new = b.reshape(x, sizes_of(op.operands[1], b))
@@ -98,8 +91,3 @@ def _size(part: SSAValue, b: LinalgBuilder) -> Size:
     if isinstance(owner, arith.IndexCastOp):
         return owner.operands[0]
     raise EngineError("a dynamic op whose shape is not made of sizes")
-
-
-def dtype_of(value: SSAValue) -> DType:
-    element = value.type.element_type  # type: ignore[attr-defined]
-    return dtypes.BY_BUILTIN[element]

@@ -15,13 +15,13 @@ from xdsl.dialects import arith, func, math
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
-from flambeau.engines.iree.stablehlo_ops import dtype_of
+from flambeau.engines.iree.rewriting import builder_before, dtype_of
 from flambeau.ir.builder import erase
 from flambeau.lowering.builder import Size, Tensor
 from flambeau.lowering.element import Element
 from flambeau.lowering.linalg.builder import LinalgBuilder
 from flambeau.lowering.tosa.rules import STRICT
-from flambeau.lowering.whole.values import shape_of
+from flambeau.lowering.whole.values import shape_of, sizes_meet
 
 
 def _twin(op: type[Operation], a: Element, b: Element) -> Element:
@@ -66,15 +66,11 @@ def _operands(op: Operation) -> list[SSAValue]:
 
 def _has_open_sizes(op: Operation) -> bool:
     """Whether along some dim a size is not known, and another is not 1."""
-    return any(
-        None in sizes and len(sizes) - sizes.count(1) > 1 for sizes in zip(*map(shape_of, _operands(op)), strict=True)
-    )
+    return sizes_meet([shape_of(v) for v in _operands(op)])
 
 
 def _replace(op: Operation) -> None:
-    assert op.parent is not None
-    b = LinalgBuilder(op.parent)
-    b.before, b.location = op, op.location
+    b = builder_before(op)
     operands = [Tensor(v, dtype_of(v)) for v in _operands(op)]
     sizes = [_size(b, operands, i) for i in range(operands[0].rank)]
     result = b.cast(b.elementwise(operands, BODIES[op.name], dtype_of(op.results[0]), sizes), shape_of(op.results[0]))

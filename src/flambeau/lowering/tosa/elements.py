@@ -47,7 +47,7 @@ from flambeau.lowering.tosa.constants import (
 )
 from flambeau.lowering.tosa.vocabulary import element_of, translate
 from flambeau.lowering.whole.builder import WholeBuilder
-from flambeau.lowering.whole.values import by_identity, is_wide, shape_in, shape_of
+from flambeau.lowering.whole.values import by_identity, is_wide, shape_in, shape_of, sizes_meet
 
 _NOTHING: Mapping[str, Attribute] = {}
 
@@ -210,7 +210,7 @@ class ElementBuilder(WholeBuilder):
         shapes = [shape_of(o) for o in operands[: like or None]]
         shape = joint(*shapes)
         if None in shape and len(shapes) > 1 and not self.strict:
-            self.strict = any(None in dims and len(dims) - dims.count(1) > 1 for dims in zip(*shapes, strict=True))
+            self.strict = sizes_meet(shapes)
         if name in ("maximum", "minimum"):
             properties = {"nan_mode": tosa.nan_mode()}
         return self.make(name, operands, tensor_type(shape, element), properties)

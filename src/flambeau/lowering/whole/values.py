@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -35,6 +35,11 @@ def shape_in(type_: Any) -> tuple[int | None, ...]:
 def shape_of(value: SSAValue) -> tuple[int | None, ...]:
     """The shape of a tensor value; None where it is dynamic."""
     return shape_in(value.type)
+
+
+def sizes_meet(shapes: Sequence[tuple[int | None, ...]]) -> bool:
+    """Whether along some dim one size is dynamic and another is not 1, so that they had better be the same."""
+    return any(None in sizes and len(sizes) - sizes.count(1) > 1 for sizes in zip(*shapes, strict=True))
 
 
 def is_wide(value: Any) -> bool:
