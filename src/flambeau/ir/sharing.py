@@ -28,6 +28,8 @@ class Sharing(Generic[T]):
         a, b = self.root(a), self.root(b)
         if a is not b:
             self.parent[a] = b
+            if a in self.written:
+                self.written.add(b)
 
     def is_mutable(self, value: T) -> bool:
         """Whether somebody writes to storage that this value may share."""

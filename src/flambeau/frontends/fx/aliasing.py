@@ -30,6 +30,14 @@ def op_name(target: Any) -> str:
     return f"{name}.{overload}" if overload else name
 
 
+def object_of(node: Any) -> Node:
+    """The node that made the tensor object which an in-place op gave back."""
+    while (schema := schema_of(node)) is not None and schema.is_inplace_variant and isinstance(node.args[0], Node):
+        node = node.args[0]
+    found: Node = node
+    return found
+
+
 Aliasing = Sharing[Node]
 """The nodes of a graph that may share storage."""
 

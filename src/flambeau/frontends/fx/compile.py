@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import ast
 import logging
 import os
+import re
 import time
 import traceback
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch.utils import _pytree as pytree
 from xdsl.dialects.builtin import ModuleOp
 
 from flambeau.diagnostics import CompileError, Diagnostic
+from flambeau.frontends.fx.expansion import TRACING
 from flambeau.frontends.fx.exported import Keep, import_exported_program, import_graph_module
 from flambeau.frontends.fx.pytrees import register_known_containers
+from flambeau.frontends.fx.regions import ambient_autocast
+from flambeau.frontends.fx.state import memory_of, untouched
 from flambeau.ir.locations import location_of_trace
 from flambeau.ir.module import Signature, Weights
 
@@ -46,9 +53,10 @@ def import_model(
     if args is not None and not isinstance(args, (tuple, list)):
         args = (args,)
     start = time.process_time()
+    autocast = ambient_autocast()
     program = export(model, tuple(args or ()), dict(kwargs or {}), dynamic_shapes)
     timings["export"] = time.process_time() - start
-    return lambda keep, name: import_exported_program(program, keep, name)
+    return lambda keep, name: import_exported_program(program, keep, name, autocast)
 
 
 class FunctionModule(torch.nn.Module):
@@ -67,16 +75,74 @@ def export(model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     register_known_containers()
     if isinstance(model, FunctionModule) and isinstance(dynamic_shapes, (tuple, list)):
         dynamic_shapes = {"args": tuple(dynamic_shapes)}
+    args, kwargs = _apart(model, args, kwargs)
     try:
-        with _whole_stacks(), _quiet():
-            return torch.export.export(model, args, kwargs, dynamic_shapes=dynamic_shapes, strict=False)
+        with TRACING, _whole_stacks(), _quiet(), untouched(model), warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            program = torch.export.export(model, args, kwargs, dynamic_shapes=dynamic_shapes, strict=False)
     except Exception as e:
         raise CompileError([_export_failure(e)], summary="torch.export could not trace the model") from e
+    for warning in caught:
+        if (assigned := _ASSIGNED.match(str(warning.message))) is not None:
+            _refuse_lost_state(model, program, assigned[1].split(", "))
+        warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno, registry=_WARNED)
+    return program
+
+
+def _apart(model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Example inputs of which none is, or shares memory with, another or a tensor of the model.
+
+    `torch.export` takes two inputs that are one tensor for one input: what it does with the first it does with both.
+    """
+    seen = [extent for t in (*model.parameters(), *model.buffers()) if (extent := memory_of(t)) is not None]
+
+    def apart(value: Any) -> Any:
+        extent = memory_of(value) if type(value) in (torch.Tensor, torch.nn.Parameter) else None
+        if extent is None:
+            return value
+        if not any(extent[0] < stop and start < extent[1] for start, stop in seen):
+            seen.append(extent)
+            return value
+        storage = value.detach().untyped_storage().clone()
+        copy = torch.empty(0, dtype=value.dtype).set_(storage, value.storage_offset(), value.shape, value.stride())
+        return copy.requires_grad_(value.requires_grad)
+
+    return pytree.tree_map(apart, (args, kwargs))
+
+
+_WARNED: dict[Any, Any] = {}
+"""What has been said to the user already, in the way of the module `warnings`."""
+
+_ASSIGNED = re.compile(r"The tensor attributes? (.*) (?:was|were) assigned during export")
+
+
+def _refuse_lost_state(model: torch.nn.Module, program: Any, paths: list[str]) -> None:
+    """Raise if an attribute that `forward` assigns is read as well: each call would start from its first value."""
+    read = {id(program.constants[t]) for t in program.graph_signature.lifted_tensor_constants if t in program.constants}
+    lost = [path for path in paths if id(_at_path(model, path)) in read]
+    if lost:
+        reason = f"forward() assigns {', '.join(lost)}, which it also reads: the next call would not see the new value"
+        hint = "Register it with register_buffer(), or write in place: copy_()."
+        raise CompileError([Diagnostic("export", reason, hint=hint)])
+
+
+def _at_path(model: Any, path: str) -> Any:
+    """The value of `self.layers[0]`; None where there is none."""
+    value = model
+    for name, key in re.findall(r"\.(\w+)|\[([^\]]*)\]", path.removeprefix("self")):
+        try:
+            value = value[ast.literal_eval(key)] if key else getattr(value, name)
+        except (AttributeError, LookupError, TypeError, ValueError, SyntaxError):
+            return None
+    return value
 
 
 @contextmanager
 def _whole_stacks() -> Iterator[None]:
-    """Make torch.export record the user's functions: of a stack, it keeps the frames named `forward` only."""
+    """Make torch.export record the user's functions: of a stack, it keeps the frames named `forward` only.
+
+    Only while TRACING is held: the hook is PyTorch's own, for all threads.
+    """
     from torch.fx.proxy import TracerBase
 
     hook = "_filter_traceback_frames"
@@ -93,7 +159,10 @@ def _whole_stacks() -> Iterator[None]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep torch.export from printing half of a graph before it raises: the exception says what is to be said."""
+    """Keep torch.export from printing half of a graph before it raises: the exception says what is to be said.
+
+    Only while TRACING is held: two threads at once would restore what the other has set.
+    """
     from torch.export import _trace
 
     loggers = [logging.getLogger(f"torch.{name}") for name in ("export", "fx.experimental.symbolic_shapes")]

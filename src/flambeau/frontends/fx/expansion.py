@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import warnings
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
@@ -10,6 +12,11 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 from torch.fx.node import map_arg
+
+from flambeau.diagnostics import Unsupported
+
+TRACING = threading.RLock()
+"""Held while PyTorch traces: it keeps what it is doing in places that all threads share."""
 
 
 @cache
@@ -41,6 +48,7 @@ def expand(node: Node, target: Any) -> tuple[GraphModule, list[Any]] | None:
 def trace(node: Node, decomposition: Callable[..., Any]) -> tuple[GraphModule, list[Any]] | None:
     """The graph of a function called with a node's arguments, and the nodes that are its inputs."""
     from torch.fx.experimental.proxy_tensor import make_fx
+    from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
     inputs: list[Any] = []
 
@@ -53,7 +61,7 @@ def trace(node: Node, decomposition: Callable[..., Any]) -> tuple[GraphModule, l
     metas = [n.meta.get("val") for n in inputs]
     if any(m is None for m in metas):
         return None
-    mode = _fake_mode(metas, node)
+    mode = fake_mode_of(metas, node)
 
     def body(*values: Any) -> Any:
         by_node = dict(zip(inputs, values, strict=True))
@@ -64,12 +72,20 @@ def trace(node: Node, decomposition: Callable[..., Any]) -> tuple[GraphModule, l
 
     try:
         # Without mkldnn, recurrent layers decompose to ATen ops and not to kernels of one CPU library.
-        with torch.no_grad(), torch.backends.mkldnn.flags(enabled=False), mode:
+        with TRACING, torch.no_grad(), torch.backends.mkldnn.flags(enabled=False), mode, warnings.catch_warnings():
+            # What PyTorch warns of is how it decomposes, which is no concern of the user's.
+            warnings.simplefilter("ignore")
             traced = make_fx(body, tracing_mode="real", _allow_non_fake_inputs=True)(*metas)
-    except Exception:
+    except (NotImplementedError, GuardOnDataDependentSymNode):
         # Some decompositions look at values, which fake tensors do not have. The op stays whole, and whoever
         # cannot take it says so with its name.
         return None
+    except Exception as error:
+        reason = str(error).strip().split("\n")[0]
+        raise Unsupported(
+            f"PyTorch's own decomposition of it failed: {type(error).__name__}: {reason}",
+            "Name the op in `keep` to leave it whole, or write it with other ops.",
+        ) from error
     traced.graph.eliminate_dead_code()
     return traced, inputs
 
@@ -155,7 +171,8 @@ def _python_kernel(target: Any) -> Any:
     return getattr(library, f"{base}_{overload}" if overload else base, None)
 
 
-def _fake_mode(metas: list[Any], node: Node) -> Any:
+def fake_mode_of(metas: list[Any], node: Node) -> Any:
+    """The mode that a node's fake tensors belong to."""
     from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
     def find(value: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import torch
@@ -16,18 +16,21 @@ from xdsl.ir import Block, SSAValue
 from flambeau.diagnostics import CompileError, Diagnostic
 from flambeau.dialects.specs import spec_of
 from flambeau.dialects.torch.types import NonValueTensorType, TensorType
-from flambeau.frontends.fx.aliasing import analyze
+from flambeau.frontends.fx.aliasing import Aliasing, analyze
 from flambeau.frontends.fx.importer import (
     GraphImporter,
     Problem,
     finish_function,
+    location_of_node,
     raise_problems,
     type_of,
 )
 from flambeau.frontends.fx.quantized import inline_bytes
+from flambeau.frontends.fx.regions import Autocast, attribute_of, without_regions
+from flambeau.frontends.fx.state import State, are_one, place_in, refusal, sharing, whole_of
 from flambeau.frontends.tensors import INLINE_BYTES
 from flambeau.ir.locations import UNKNOWN
-from flambeau.ir.module import Argument, Mutation, Output, Signature, Weights
+from flambeau.ir.module import Argument, Fixed, Mutation, Output, Signature, Weights
 
 Keep = Callable[[str], bool]
 """Whether an op is left whole, by its name."""
@@ -45,24 +48,84 @@ class FunctionImporter:
         self.written = analyze(graph)
         self.arguments: list[Argument] = []
         self.inputs: list[int | None] = []
+        self.fixed: list[Fixed] = []
         self.results: list[SSAValue] = []
         self.outputs: list[Output] = []
         self.mutations: list[Mutation] = []
-        self._mutated: list[tuple[Node, int]] = []
+        self.written_states: dict[str, int] = {}
+        self._inputs: dict[str, int] = {}
+        self._mutated: list[tuple[Node | SSAValue, int]] = []
 
     # --- What comes in ---
 
     def add_constant_input(self, node: Node, value: Any) -> None:
         """An input that the program was specialised to."""
         self.importer.values[node] = value
+        self.fixed.append(Fixed(len(self.inputs), node.name, value))
         self.inputs.append(None)
 
-    def add_weight(self, node: Node, tensor: torch.Tensor, name: str, inline: int) -> None:
-        """A tensor of the model that the program only reads."""
+    def add_states(self, states: Sequence[State], updated: Collection[str] = ()) -> None:
+        """The model's own tensors: weights if the program only reads them, arguments that have a name otherwise.
+
+        `updated` are those that a functional program gives a new value as a result.
+        """
+        weights = {id(state) for state in states}
+        if updated or self.written.written:
+            for group in sharing(states):
+                for state in group[1:]:
+                    self.written.join(group[0].node, state.node)
+                if self.written.is_mutable(group[0].node) or any(s.name in updated for s in group):
+                    weights -= {id(state) for state in group}
+                    self._add_written_states(group, updated)
+        for state in states:
+            if id(state) in weights:
+                self._add_weight(state)
+
+    def add_written_attributes(self, graph: Graph, owner: Any) -> None:
+        """The tensors that a plain graph takes from its module and writes."""
+        if not self.written.written:
+            return
+        found = [(node, attribute_of(owner, str(node.target))) for node in graph.nodes if node.op == "get_attr"]
+        states = [State(n, t, str(n.target), 0) for n, t in found if isinstance(t, torch.Tensor)]
+        for group in sharing(states):
+            for state in group[1:]:
+                self.written.join(group[0].node, state.node)
+            if self.written.is_mutable(group[0].node):
+                self._add_written_states(group, ())
+
+    def _add_weight(self, state: State) -> None:
         try:
-            self.importer.values[node] = self.importer.tensor(tensor, name, inline)
+            self.importer.values[state.node] = self.importer.tensor(state.tensor, state.name, state.inline)
         except Problem as problem:
-            self.importer.report(problem, name)
+            self.importer.report(problem, state.name)
+
+    def _add_written_states(self, group: Sequence[State], updated: Collection[str]) -> None:
+        """One argument for tensors that are one memory: a write through one of them is seen through the others."""
+        named = next((s for s in group if s.name in updated), group[0])
+        if are_one(group):
+            self.add_argument(named.node, named.node.meta["val"], named.name, named.tensor)
+            if named.node not in self.importer.values:
+                return
+            if self.written.is_mutable(named.node):
+                self.importer.note_mutable(named.node, self.written)
+            for state in group:
+                self.importer.values[state.node] = self.importer.values[named.node]
+                self.written_states[state.name] = self.written_states[named.name]
+            return
+        if any(s.name in updated for s in group):
+            raise refusal(group, "and the exported program sees them as separate")
+        whole = whole_of(group)
+        self.add_argument(named.node, whole, named.name, whole)
+        if named.node not in self.importer.values:
+            return
+        self.importer.note_mutable(named.node, self.written)
+        memory = self.importer.values[named.node]
+        self._mutated[-1] = (memory, self._mutated[-1][1])
+        for state in group:
+            self.written_states[state.name] = self.written_states[named.name]
+            self.importer.values[state.node] = self.importer.as_strided(
+                memory, state.tensor, place_in(whole, state.tensor)
+            )
 
     def add_argument(self, node: Node, meta: Any, name: str, state: torch.Tensor | None = None) -> None:
         """An argument of the function: an input, or a tensor of the model that the program writes."""
@@ -79,8 +142,10 @@ class FunctionImporter:
         if state is not None:
             resource = self.importer.tensors.resource_name(name)
             self.weights.tensors[resource] = state
+            self.written_states[name] = len(self.arguments)
         else:
             self.inputs.append(len(self.arguments))
+            self._inputs[node.name] = len(self.arguments)
         if self.written.is_mutable(node) and isinstance(type_, TensorType):
             self._mutated.append((node, len(self.arguments)))
         self.arguments.append(Argument(name, spec_of(type_), resource))
@@ -94,12 +159,12 @@ class FunctionImporter:
         else:
             self.outputs.append(Output(None, value))
 
-    def add_mutation(self, value: SSAValue, target: str | None) -> None:
+    def add_mutation(self, value: SSAValue, target: str | None, of_input: bool) -> None:
         """A result that is the new contents of an argument."""
-        names = [a.name for a in self.arguments]
-        if target not in names:
+        position = (self._inputs if of_input else self.written_states).get(target or "")
+        if position is None:
             raise CompileError([Diagnostic("import", f"the program writes {target!r}, which is not an input")])
-        self.mutations.append(Mutation(self._add_result(value), names.index(target)))
+        self.mutations.append(Mutation(self._add_result(value), position))
 
     def _add_result(self, value: SSAValue) -> int:
         if isinstance(value.type, NonValueTensorType):
@@ -109,8 +174,9 @@ class FunctionImporter:
 
     def finish(self, name: str, in_spec: Any = None, out_spec: Any = None) -> Imported:
         """The module; raises if anything could not be imported."""
-        for node, position in self._mutated:
-            self.mutations.append(Mutation(self._add_result(self.importer.values[node]), position))
+        for written, position in self._mutated:
+            value = self.importer.values[written] if isinstance(written, Node) else written
+            self.mutations.append(Mutation(self._add_result(value), position))
         raise_problems(self.importer.problems)
         function = finish_function(name, self.importer, self.block, self.results)
         signature = Signature(
@@ -121,33 +187,36 @@ class FunctionImporter:
             in_spec=in_spec,
             out_spec=out_spec,
             inputs=tuple(self.inputs) if in_spec is not None else None,
+            fixed=tuple(self.fixed) if in_spec is not None else (),
         )
         return ModuleOp([function]), self.weights, signature
 
 
-def import_exported_program(program: ExportedProgram, keep: Keep, name: str = "main") -> Imported:
-    """Import an exported program as one function; weights are referred to, those that it writes are arguments."""
+def import_exported_program(
+    program: ExportedProgram, keep: Keep, name: str = "main", autocast: Autocast = None
+) -> Imported:
+    """Import an exported program as one function; weights are referred to, those that it writes are arguments.
+
+    `autocast` is the region in which the program was exported, of which it does not tell itself.
+    """
     signature = program.graph_signature
-    function = FunctionImporter(program.graph, keep, program.range_constraints)
+    graph = without_regions(program.graph, program.graph_module, autocast)
+    function = FunctionImporter(graph, keep, program.range_constraints)
     importer = function.importer
     kinds = {spec.arg.name: spec for spec in signature.input_specs}
     # In a functional program, what was written is a result.
-    updated = {s.target for s in signature.output_specs if s.kind is OutputKind.BUFFER_MUTATION}
-
-    for node in program.graph.nodes:
-        if node.op != "placeholder":
-            continue
+    updated = {s.target for s in signature.output_specs if s.kind in _STATE_MUTATIONS and s.target is not None}
+    placeholders = [node for node in graph.nodes if node.op == "placeholder"]
+    states = [_state(program, node, kinds[node.name]) for node in placeholders if kinds[node.name].kind in _STATES]
+    function.add_states(states, updated)
+    _refuse_decisions(graph, function.written)
+    for node in placeholders:
         spec = kinds[node.name]
-        is_constant = spec.kind is InputKind.CONSTANT_TENSOR
-        if is_constant or spec.kind in (InputKind.PARAMETER, InputKind.BUFFER):
-            tensor, target = _state(program, spec), spec.target or node.name
-            if not is_constant and (function.written.is_mutable(node) or target in updated):
-                function.add_argument(node, node.meta["val"], target, tensor)
-            else:
-                function.add_weight(node, tensor, target, inline_bytes(node, INLINE_BYTES if is_constant else 0))
-        elif spec.kind is not InputKind.USER_INPUT:
+        if spec.kind in _STATES:
+            continue
+        if spec.kind is not InputKind.USER_INPUT:
             raise CompileError([Diagnostic("import", f"input {node.name!r} of kind {spec.kind.name} is not imported")])
-        elif isinstance(spec.arg, ConstantArgument):
+        if isinstance(spec.arg, ConstantArgument):
             function.add_constant_input(node, spec.arg.value)
         elif isinstance(node.meta["val"], (bool, int, float, str, type(None))):
             function.add_constant_input(node, node.meta["val"])
@@ -155,22 +224,50 @@ def import_exported_program(program: ExportedProgram, keep: Keep, name: str = "m
             function.add_argument(node, node.meta["val"], node.name)
 
     raise_problems(importer.problems)
-    outputs = importer.import_nodes(program.graph, program.graph_module)
+    outputs = importer.import_nodes(graph, program.graph_module, function.written)
     importer.emitter.location = UNKNOWN
     for value, output in zip(outputs or (), signature.output_specs, strict=True):
         resolved = importer.resolve(value)
-        if output.kind in (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION):
-            function.add_mutation(resolved, output.target)
+        if output.kind in _STATE_MUTATIONS or output.kind is OutputKind.USER_INPUT_MUTATION:
+            function.add_mutation(resolved, output.target, output.kind is OutputKind.USER_INPUT_MUTATION)
         else:
             function.add_output(resolved)
     return function.finish(name, program.call_spec.in_spec, program.call_spec.out_spec)
 
 
+def _refuse_decisions(graph: Graph, written: Aliasing) -> None:
+    """Raise if Python has looked at the value of state that is written: what it did then stands in the graph."""
+    made_of: dict[Node, set[Node]] = {}
+    for node in graph.nodes if written.written else ():
+        if node.op in ("placeholder", "get_attr"):
+            made_of[node] = {node} if written.is_mutable(node) else set()
+            continue
+        made_of[node] = set().union(*(made_of[n] for n in node.all_input_nodes))
+        seen = node.meta.get("val")
+        if made_of[node] and node.target in _ASKING and not isinstance(seen, _SYMBOLIC):
+            state = min(made_of[node], key=lambda n: n.name)
+            reason = (
+                f"{state.name!r} is written, and Python looks at its value ({seen}): a further call would see another"
+            )
+            place = location_of_node(node)
+            hint = "Decide with torch.where or torch.cond, and compute with the tensor itself."
+            raise CompileError([Diagnostic("import", reason, op="item", location=place, hint=hint)])
+
+
+_SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
+_ASKING = (torch.ops.aten.item.default, torch.ops.aten._local_scalar_dense.default)
+
+
+_STATES = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
+_STATE_MUTATIONS = tuple(kind for kind in OutputKind if kind.name in ("BUFFER_MUTATION", "PARAMETER_MUTATION"))
+
+
 def import_graph_module(graph_module: GraphModule, keep: Keep, name: str = "main") -> Imported:
     """Import a plain FX graph of ATen ops; placeholders need `meta["val"]` (make_fx gives it)."""
-    function = FunctionImporter(graph_module.graph, keep)
+    graph = without_regions(graph_module.graph, graph_module)
+    function = FunctionImporter(graph, keep)
     importer = function.importer
-    for node in graph_module.graph.nodes:
+    for node in graph.nodes:
         if node.op != "placeholder":
             continue
         meta = node.meta.get("val", node.meta.get("example_value"))
@@ -179,18 +276,22 @@ def import_graph_module(graph_module: GraphModule, keep: Keep, name: str = "main
             hint = "Trace the graph with make_fx or torch.export, or run FakeTensorProp over it."
             raise CompileError([Diagnostic("import", reason, hint=hint)])
         function.add_argument(node, meta, node.name)
+    function.add_written_attributes(graph, graph_module)
     raise_problems(importer.problems)
-    output = importer.import_nodes(graph_module.graph, graph_module)
+    output = importer.import_nodes(graph, graph_module, function.written)
     leaves, spec = pytree.tree_flatten(output)
     for leaf in leaves:
         function.add_output(importer.resolve(leaf))
     return function.finish(name, out_spec=spec)
 
 
-def _state(program: ExportedProgram, spec: Any) -> torch.Tensor:
+def _state(program: ExportedProgram, node: Node, spec: Any) -> State:
     target = spec.target
     if target in program.state_dict:
-        return program.state_dict[target]
-    if target in program.constants:
-        return program.constants[target]
-    raise CompileError([Diagnostic("import", f"the exported program refers to {target!r} but does not hold it")])
+        tensor = program.state_dict[target]
+    elif target in program.constants:
+        tensor = program.constants[target]
+    else:
+        raise CompileError([Diagnostic("import", f"the exported program refers to {target!r} but does not hold it")])
+    inline = INLINE_BYTES if spec.kind is InputKind.CONSTANT_TENSOR else 0
+    return State(node, tensor, target or node.name, inline_bytes(node, inline))

@@ -51,12 +51,14 @@ from flambeau.frontends.fx.aliasing import (
     Aliasing,
     analyze,
     is_view,
+    object_of,
     op_name,
     statistics_of,
     updates_statistics,
 )
 from flambeau.frontends.fx.expansion import IN_TRAINING, expand, trace
 from flambeau.frontends.fx.quantized import inline_bytes
+from flambeau.frontends.fx.regions import attribute_of, without_regions
 from flambeau.frontends.fx.symbols import Symbols
 from flambeau.frontends.tensors import INLINE_BYTES, TensorTable
 from flambeau.ir import dtypes
@@ -85,8 +87,6 @@ _CASTS: dict[Any, tuple[str, Attribute]] = {
 
 _BOOL_RESULT = frozenset({"aten.eq", "aten.ne", "aten.lt", "aten.le", "aten.gt", "aten.ge"})
 
-_INLINED_HOPS = frozenset({"wrap_with_set_grad_enabled", "wrap_with_autocast", "wrap", "checkpoint"})
-
 
 class GraphImporter:
     """Imports one FX graph as a function body."""
@@ -110,13 +110,13 @@ class GraphImporter:
 
     # --- Walking ---
 
-    def import_nodes(self, graph: Graph, owner: Any) -> Any:
+    def import_nodes(self, graph: Graph, owner: Any, aliasing: Aliasing | None = None) -> Any:
         """Import all nodes but placeholders, which the caller has bound; gives the graph's output."""
-        outer, self.aliasing = self.aliasing, analyze(graph)
+        outer, self.aliasing = self.aliasing, aliasing or analyze(graph)
         try:
             for node in graph.nodes:
                 if node.op == "placeholder":
-                    self._note_mutable(node)
+                    self.note_mutable(node, self.aliasing)
                 elif node.op == "output":
                     return node.args[0]
                 else:
@@ -125,18 +125,26 @@ class GraphImporter:
         finally:
             self.aliasing = outer
 
-    def _note_mutable(self, node: Node) -> None:
+    def note_mutable(self, node: Node, aliasing: Aliasing) -> None:
+        """Make the value of a node one that can be written, if somebody writes it."""
         value = self.values.get(node)
-        if isinstance(value, SSAValue) and isinstance(value.type, VTensorType) and self.aliasing.is_mutable(node):
+        if isinstance(value, SSAValue) and isinstance(value.type, VTensorType) and aliasing.is_mutable(node):
             self.values[node] = self._mutable(value)
+
+    def as_strided(self, memory: SSAValue, tensor: torch.Tensor, place: tuple[list[int], list[int], int]) -> SSAValue:
+        """A tensor as a view of memory that it shares with others."""
+        sizes, strides, offset = place
+        emitter = self.emitter
+        operands = (memory, emitter.ints(sizes), emitter.ints(strides), emitter.constant(offset))
+        return emitter.op("aten.as_strided", operands, [type_of(tensor, value_semantics=False)])[0]
 
     def import_node(self, node: Node, owner: Any) -> None:
         self.emitter.location = location_of_node(node)
         try:
             if node.op == "get_attr":
-                self.values[node] = self._attribute(owner, str(node.target), inline_bytes(node))
-                if isinstance(self.values[node], SSAValue):
-                    self._note_mutable(node)
+                if node not in self.values:  # It is there if it is state.
+                    self.values[node] = self._attribute(owner, str(node.target), inline_bytes(node))
+                    self.note_mutable(node, self.aliasing)
             elif node.op == "call_function":
                 self._call_function(node, owner)
             else:
@@ -194,27 +202,11 @@ class GraphImporter:
         if name == "while_loop":
             self._while_loop(node, owner)
             return
-        if name in _INLINED_HOPS or type(target).__name__.lower() in _INLINED_HOPS:
-            self._inline_hop(node, owner)
-            return
         raise Problem(
             f"{name} is not an ATen op",
             "If it is a custom op, register it with torch.library and give a decomposition; "
             "if it is a higher-order op, it is not imported yet.",
         )
-
-    def _inline_hop(self, node: Node, owner: Any) -> None:
-        body_at = next(i for i, a in enumerate(node.args) if isinstance(a, Node) and a.op == "get_attr")
-        body = node.args[body_at]
-        assert isinstance(body, Node)
-        module = _get(owner, str(body.target))
-        arguments = [self.resolve(a) for a in node.args[body_at + 1 :]]
-        inner = [n for n in module.graph.nodes if n.op == "placeholder"]
-        for placeholder, value in zip(inner, arguments, strict=True):
-            self.values[placeholder] = value
-        location = self.emitter.location
-        self.values[node] = self.resolve(self.import_nodes(module.graph, module))
-        self.emitter.location = location
 
     # --- Branches and loops ---
 
@@ -243,7 +235,7 @@ class GraphImporter:
     def _while_loop(self, node: Node, owner: Any) -> None:
         """`torch.while_loop` as a loop that goes on while its condition holds."""
         condition, body, carried, extra = (*node.args, ())[:4]
-        first, more = self.resolve(carried), self.resolve(extra)
+        first, more = _map_values(self.resolve(carried), self.value), _map_values(self.resolve(extra), self.value)
         types = [type_of(m) for m in _metas(node)]
         inits = [self._as(v, t) for v, t in zip(first, types, strict=True)]
         (going,) = self._import_body(owner, condition, [*inits, *more])
@@ -264,14 +256,24 @@ class GraphImporter:
 
     def _import_body(self, owner: Any, body: Any, arguments: Sequence[Any]) -> list[Any]:
         """Import a graph where the emitter stands; gives its outputs."""
-        module = _get(owner, str(body.target))
-        inner = [n for n in module.graph.nodes if n.op == "placeholder"]
+        module = attribute_of(owner, str(body.target))
+        graph = without_regions(module.graph, module)
+        aliasing = analyze(graph)
+        for node in graph.nodes:
+            if node.op in ("placeholder", "get_attr") and aliasing.is_mutable(node):
+                raise Problem(
+                    f"a branch or the body of a loop writes to {node.name!r}, which is not its own",
+                    "Return the new value and write it outside, or clone() before writing.",
+                )
+        inner = [n for n in graph.nodes if n.op == "placeholder"]
         for placeholder, value in zip(inner, arguments, strict=True):
-            self.values[placeholder] = value
+            # The body sees what is there when it is entered.
+            self.values[placeholder] = _map_values(value, self.value)
         location = self.emitter.location
-        results = self.resolve(self.import_nodes(module.graph, module))
+        results = self.resolve(self.import_nodes(graph, module, aliasing))
         self.emitter.location = location
-        return list(results) if isinstance(results, list) else [results]
+        found = _map_values(results, self.value)
+        return found if isinstance(found, list) else [found]
 
     @contextmanager
     def _inside(self, block: Block) -> Iterator[None]:
@@ -314,7 +316,7 @@ class GraphImporter:
         return value if isinstance(value, SSAValue) else self.emitter.constant(value)
 
     def _attribute(self, owner: Any, target: str, inline: int) -> Any:
-        found = _get(owner, target)
+        found = attribute_of(owner, target)
         if isinstance(found, torch.Tensor):
             return self.tensor(found, target, inline)
         return found
@@ -338,6 +340,11 @@ class GraphImporter:
         if name in HARMLESS:
             self.values[node] = self.resolve(node.args[0])
             return
+        if name in RESHAPING and (owner := object_of(node.args[0])).op in ("placeholder", "get_attr"):
+            raise Problem(
+                f"it changes the shape of {owner.name!r} itself, which the caller would see, and not what is in it",
+                f"Use {RESHAPING[name].split('.')[1]}(), which gives a view.",
+            )
         name = RESHAPING.get(name, name)
         if name == "aten.sym_size.int":
             name = "aten.size.int"
@@ -437,6 +444,10 @@ class GraphImporter:
         self._shapes[value] = meta.shape
         if isinstance(type_, VTensorType):
             self.symbols.bind(value, meta.shape)
+
+    def value(self, value: SSAValue) -> SSAValue:
+        """The contents at this point of a tensor that may be mutable; other values as they are."""
+        return self.read(value) if isinstance(value.type, NonValueTensorType) else value
 
     def read(self, value: SSAValue) -> SSAValue:
         """The contents of a mutable tensor at this point."""
@@ -666,12 +677,6 @@ def _known_number(value: Any) -> bool | int | float:
 def _target_name(node: Node) -> str:
     target = node.target
     return op_name(target) if hasattr(target, "_schema") else getattr(target, "__name__", str(target))
-
-
-def _get(owner: Any, target: str) -> Any:
-    for part in target.split("."):
-        owner = getattr(owner, part)
-    return owner
 
 
 def finish_function(name: str, importer: GraphImporter, block: Block, results: Sequence[SSAValue]) -> func.FuncOp:

@@ -49,12 +49,12 @@ def _over(t: TorchBuilder, size: int | SSAValue, factor: int) -> int | SSAValue:
     return t.op("aten.floordiv.int", (size, t.constant(factor)), (size.type,))[0]
 
 
-@decomposition("prims.as_strided_scatter")
+@decomposition("prims.as_strided_scatter", "aten.as_strided_scatter")
 def as_strided_scatter(
-    t: TorchBuilder, x: SSAValue, source: SSAValue, sizes: list[int], strides: list[int], offset: int
+    t: TorchBuilder, x: SSAValue, source: SSAValue, sizes: list[int], strides: list[int], offset: int | None
 ) -> SSAValue:
     """The elements that a strided view would show are replaced."""
-    at = t.full([1] * len(sizes), offset, dtype=dtypes.int64)
+    at = t.full([1] * len(sizes), offset or 0, dtype=dtypes.int64)
     for dim, (n, stride) in enumerate(zip(sizes, strides, strict=True)):
         along = t.mul(t.arange(n, dtype=dtypes.int64), stride)
         at = t.add(at, t.view(along, [n if i == dim else 1 for i in range(len(sizes))]))

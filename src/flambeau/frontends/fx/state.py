@@ -1,0 +1,165 @@
+"""The tensors of a model that a program writes: which of them are one memory, and how each is seen in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from types import FunctionType, MethodType, ModuleType
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from flambeau.diagnostics import CompileError, Diagnostic
+from flambeau.frontends.tensors import identity
+
+
+@dataclass(frozen=True)
+class State:
+    """A tensor that belongs to the model, at the node where the graph gets it."""
+
+    node: Node
+    tensor: torch.Tensor
+    name: str
+    inline: int
+    """A tensor of at most this many bytes stands in the text, if nobody writes it."""
+
+
+def sharing(states: Sequence[State]) -> list[list[State]]:
+    """The states in groups of those whose memory overlaps; groups and their members in the order given."""
+    order = {id(state): i for i, state in enumerate(states)}
+    extents = {id(state): memory_of(state.tensor) for state in states}
+    groups = [[state] for state in states if extents[id(state)] is None]
+    end = -1
+    for state in sorted((s for s in states if extents[id(s)] is not None), key=lambda s: extents[id(s)] or ()):
+        start, stop = extents[id(state)] or (0, 0)
+        if start >= end:
+            groups.append([])
+        groups[-1].append(state)
+        end = max(end, stop)
+    for group in groups:
+        group.sort(key=lambda s: order[id(s)])
+    return sorted(groups, key=lambda g: order[id(g[0])])
+
+
+def memory_of(tensor: torch.Tensor) -> tuple[int, int] | None:
+    """The first and the last address of a tensor; None for one that has no memory, or none of its own."""
+    if tensor.layout is not torch.strided or tensor.device.type == "meta" or tensor.numel() == 0:
+        return None
+    try:
+        start = tensor.data_ptr()
+    except RuntimeError:
+        return None
+    if not start:
+        return None
+    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return start, start + (last + 1) * tensor.element_size()
+
+
+def are_one(group: Sequence[State]) -> bool:
+    """Whether all names are of one tensor, seen in one way."""
+    return len({(identity(s.tensor), s.tensor.is_conj(), s.tensor.is_neg()) for s in group}) == 1
+
+
+def whole_of(group: Sequence[State]) -> torch.Tensor:
+    """The memory of a group as one tensor of one dimension; CompileError where it cannot be seen so."""
+    tensors = [s.tensor.detach() for s in group]
+    first = tensors[0]
+    storages = {t.untyped_storage().data_ptr() for t in tensors}
+    if len({t.dtype for t in tensors}) > 1 or len(storages) > 1 or any(t.is_conj() or t.is_neg() for t in tensors):
+        raise refusal(group, "and see it as elements of different kinds")
+    start = min(t.storage_offset() for t in tensors)
+    stop = max(_end(t) for t in tensors)
+    return first.as_strided((stop - start,), (1,), start)
+
+
+def place_in(whole: torch.Tensor, tensor: torch.Tensor) -> tuple[list[int], list[int], int]:
+    """Size, strides and offset of a tensor in the memory of its group."""
+    return list(tensor.shape), list(tensor.stride()), int(tensor.storage_offset()) - int(whole.storage_offset())
+
+
+def refusal(group: Sequence[Any], reason: str) -> CompileError:
+    """The error for tensors that share memory in a way that the program cannot have."""
+    names = " and ".join(repr(s.name) for s in group)
+    return CompileError([
+        Diagnostic(
+            "import",
+            f"the program writes memory that {names} share, {reason}",
+            hint="Give each its own memory with clone(), or register one of them only.",
+        )
+    ])  # fmt: skip
+
+
+def _end(tensor: torch.Tensor) -> int:
+    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return int(tensor.storage_offset()) + int(last) + 1
+
+
+@contextmanager
+def untouched(program: Any) -> Iterator[None]:
+    """Put back what a trace writes into the tensors that a program has: an op on real tensors alone runs for real."""
+    kept = [(t, t._version, t.detach().clone()) for t in plain_tensors(program)]
+    try:
+        yield
+    finally:
+        for tensor, version, contents in kept:
+            if tensor._version != version:
+                tensor.detach().copy_(contents)
+
+
+def plain_tensors(program: Any) -> list[torch.Tensor]:
+    """The tensors that a module or function reaches and that are neither parameters nor buffers."""
+    found: dict[int, torch.Tensor] = {}
+    seen: set[int] = set()
+
+    def walk(value: Any, depth: int) -> None:
+        if depth == 0 or id(value) in seen or isinstance(value, _LEAVES):
+            return
+        seen.add(id(value))
+        if isinstance(value, torch.Tensor):
+            if is_real(value):
+                found[id(value)] = value
+        elif isinstance(value, torch.nn.Module):
+            for name, item in vars(value).items():
+                if name not in ("_parameters", "_buffers"):
+                    walk(item, _DEPTH)
+        elif isinstance(value, Mapping):
+            for item in value.values():
+                walk(item, depth - 1)
+        elif isinstance(value, (list, tuple, set, frozenset)):
+            for item in value:
+                walk(item, depth - 1)
+        elif isinstance(value, MethodType):
+            walk(value.__self__, depth - 1)
+            walk(value.__func__, depth - 1)
+        elif isinstance(value, partial):
+            walk([value.func, value.args, value.keywords], depth - 1)
+        elif isinstance(value, FunctionType):
+            walk([cell.cell_contents for cell in value.__closure__ or () if _is_filled(cell)], depth - 1)
+            walk([value.__globals__.get(name) for name in value.__code__.co_names], depth - 1)
+        elif hasattr(value, "__dict__") and not isinstance(value, type):
+            walk(vars(value), depth - 1)
+
+    walk(program, _DEPTH)
+    return list(found.values())
+
+
+_DEPTH = 8
+"""How many containers deep a tensor of the user's may lie."""
+
+_LEAVES = (str, bytes, int, float, complex, type(None), type, ModuleType, torch.dtype, torch.device)
+
+
+def _is_filled(cell: Any) -> bool:
+    try:
+        return cell.cell_contents is not None
+    except ValueError:
+        return False
+
+
+def is_real(value: Any) -> bool:
+    """Whether a value is a tensor that has memory in this process."""
+    is_plain = type(value) in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
+    return is_plain and value.device.type == "cpu" and memory_of(value) is not None
