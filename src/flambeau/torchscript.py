@@ -144,4 +144,5 @@ def signature_of(op: ModuleOp, name: str, border: ScriptBorder, weights: Weights
         in_spec=in_spec,
         out_spec=out_spec,
         inputs=tuple(border.inputs) if in_spec is not None else None,
+        fixed=tuple(border.fixed) if in_spec is not None else (),
     )

@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import operator
+import sys
 from collections import namedtuple
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from flambeau.ir.arrays import dtype_of, is_array, is_numpy, numpy_dtype, overwrite, prefers_torch
-from flambeau.ir.module import Argument, ScalarSpec, Signature, TensorSpec
+from flambeau.ir.arrays import (
+    GradientError,
+    cannot_be_written,
+    dtype_of,
+    is_array,
+    is_numpy,
+    numpy_dtype,
+    overwrite,
+    prefers_torch,
+    shares_memory,
+)
+from flambeau.ir.module import Argument, Fixed, ScalarSpec, Signature, TensorSpec
 from flambeau.ir.trees import Tree, flatten
 
 _INT64 = range(-(1 << 63), 1 << 63)
@@ -31,11 +42,85 @@ def check_signature(name: str, signature: Signature, weights: Mapping[str, Any])
 def bind(signature: Signature, args: tuple[Any, ...], kwargs: dict[str, Any], weights: Mapping[str, Any]) -> list[Any]:
     """The value of each argument of the function: what the caller passed, checked, and the state."""
     leaves = _flatten(signature, args, kwargs)
+    for fixed in signature.fixed:
+        _check_fixed(fixed, leaves[fixed.leaf])
     values: list[Any] = [None if a.state is None else weights[a.state] for a in signature.arguments]
     for leaf, position in zip(leaves, _leaf_arguments(signature), strict=True):
         if position is not None:
             values[position] = _check(signature.arguments[position], leaf)
+    _check_gradients(signature, values)
+    if signature.mutations:
+        _check_writes(signature, values, weights)
     return values
+
+
+def _check_fixed(fixed: Fixed, value: Any) -> None:
+    """Raise unless a value is the one that the program was specialised to."""
+    if not same_value(fixed.value, value):
+        raise ValueError(
+            f"argument {fixed.name!r}: the program was compiled for {_show(fixed.value)}, and was called with "
+            f"{_show(value)}; compile it again for another value, or make it a tensor"
+        )
+
+
+def same_value(a: Any, b: Any) -> bool:
+    """Whether two Python values are one to a program: `True`, `1` and `1.0` differ, and so do 0.0 and -0.0."""
+    b = b.item() if isinstance(b, np.generic) else b
+    if a is b:
+        return True
+    if is_array(b) or type(a) is not type(b):
+        return False
+    if isinstance(a, (float, complex)):
+        return repr(a) == repr(b)
+    return bool(a == b)
+
+
+def _show(value: Any) -> str:
+    if is_array(value):
+        return f"a tensor {_type(value)}"
+    text = repr(value)
+    return text if len(text) <= 80 else f"a {type(value).__name__}"
+
+
+def _check_gradients(signature: Signature, values: Sequence[Any]) -> None:
+    """Raise where PyTorch would go on to record what a gradient needs: a compiled program records nothing."""
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.is_grad_enabled():
+        return
+    tracked = [
+        a.name
+        for a, v in zip(signature.arguments, values, strict=True)
+        if a.state is None and isinstance(v, torch.Tensor) and v.requires_grad
+    ]
+    has_gradient = any(
+        isinstance(r, TensorSpec) and (r.dtype.is_float or r.dtype.is_complex) for r in signature.results
+    )
+    if tracked and has_gradient:
+        raise GradientError(
+            f"argument {tracked[0]!r} requires a gradient, and a compiled program gives none: call it under "
+            "torch.no_grad(), or pass detach() of the argument"
+        )
+
+
+def _check_writes(signature: Signature, values: Sequence[Any], weights: Mapping[str, Any]) -> None:
+    """Raise if a tensor that the program writes is one that it has under another name as well, or cannot be written."""
+    written = {m.argument for m in signature.mutations}
+    passed = [i for i, a in enumerate(signature.arguments) if a.state is None and is_array(values[i])]
+    for i in written:
+        argument, value = signature.arguments[i], values[i]
+        if not is_array(value):
+            continue
+        if (reason := cannot_be_written(value)) is not None:
+            raise ValueError(f"argument {argument.name!r} {reason}, and the program writes it: pass a copy")
+        others = {a.name: values[j] for j in passed if j != i for a in (signature.arguments[j],)}
+        if argument.state is None:
+            others |= {name: w for name, w in weights.items() if is_array(w)}
+        for name, other in others.items():
+            if shares_memory(value, other):
+                raise ValueError(
+                    f"arguments {argument.name!r} and {name!r} share memory, and the program writes "
+                    f"{argument.name!r}: pass a clone() of one of them"
+                )
 
 
 def answer_in_torch(signature: Signature, values: Sequence[Any], weights: Mapping[str, Any]) -> bool:
@@ -74,8 +159,9 @@ def _flatten(signature: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]
     try:
         leaves: list[Any] = signature.in_spec.flatten_up_to((args, kwargs))
     except (ValueError, TypeError) as error:
-        expected, given = describe_call(signature.in_spec), describe_call(_structure(signature.in_spec, (args, kwargs)))
-        reason = "" if expected != given else f": {error}"
+        expected = describe_call(signature.in_spec, _leaf_names(signature))
+        given = describe_call(_structure(signature.in_spec, (args, kwargs)))
+        reason = "" if describe_call(signature.in_spec) != given else f": {error}"
         raise TypeError(f"the program takes {expected} but was called with {given}{reason}") from None
     return leaves
 
@@ -102,18 +188,27 @@ def _structure(like: Any, call: Any) -> Any:
     return tree_structure(call)
 
 
-def describe_call(spec: Any) -> str:
-    """The tree spec of `(args, kwargs)` as one would write the call: `(*, [*, *], mask=*)`."""
+def _leaf_names(signature: Signature) -> list[str]:
+    names = {f.leaf: f.name for f in signature.fixed}
+    return [
+        names.get(i, "*") if p is None else signature.arguments[p].name
+        for i, p in enumerate(_leaf_arguments(signature))
+    ]
+
+
+def describe_call(spec: Any, names: Sequence[str] = ()) -> str:
+    """The tree spec of `(args, kwargs)` as one would write the call: `(x, [*, *], mask=*)`, with names of leaves."""
+    leaves = iter(names)
     args, kwargs = spec.children()
-    positional = [_describe(child) for child in args.children()]
-    named = [f"{key}={_describe(child)}" for key, child in zip(kwargs.context, kwargs.children(), strict=True)]
+    positional = [_describe(child, leaves) for child in args.children()]
+    named = [f"{key}={_describe(child, leaves)}" for key, child in zip(kwargs.context, kwargs.children(), strict=True)]
     return f"({', '.join(positional + named)})"
 
 
-def _describe(spec: Any) -> str:
+def _describe(spec: Any, names: Iterator[str]) -> str:
     if spec.is_leaf():
-        return "*"
-    children = [_describe(child) for child in spec.children()]
+        return next(names, "*")
+    children = [_describe(child, names) for child in spec.children()]
     if spec.type is dict:
         return "{" + ", ".join(f"{k!r}: {c}" for k, c in zip(spec.context, children, strict=True)) + "}"
     if spec.type is list:
@@ -153,6 +248,8 @@ def _check_scalar(argument: Argument, spec: ScalarSpec, value: Any) -> int | flo
 def _check_tensor(argument: Argument, spec: TensorSpec, value: Any) -> Any:
     if not is_array(value):
         raise TypeError(f"argument {argument.name!r}: expected a tensor {spec}, got {_type(value)}")
+    if isinstance(value, np.ma.MaskedArray):
+        raise TypeError(f"argument {argument.name!r}: programs know no masks; fill the masked array with filled()")
     dtype = dtype_of(value)
     if dtype is not spec.dtype:
         if not is_numpy(value) or spec.dtype.numpy is not None or value.dtype != spec.dtype.storage:

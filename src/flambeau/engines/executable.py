@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -29,6 +31,7 @@ class ProgramExecutable(ABC):
         self.weights = weights
         self.signatures = signatures
         self.timings = {}
+        self._writing = threading.Lock()
         self._default = next(iter(signatures)) if function not in signatures and len(signatures) == 1 else function
 
     @abstractmethod
@@ -56,4 +59,6 @@ class ProgramExecutable(ABC):
         signature = self.signature(name)
         values = bind(signature, args, kwargs, self.weights)
         as_torch = answer_in_torch(signature, values, self.weights)
-        return finish(signature, values, self.call_flat(name, values, as_torch))
+        # What a program reads of its state and what it writes there is one step: a second thread waits.
+        with self._writing if signature.mutations else nullcontext():
+            return finish(signature, values, self.call_flat(name, values, as_torch))

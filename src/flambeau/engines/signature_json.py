@@ -6,7 +6,7 @@ from typing import Any
 
 from flambeau.engines.errors import EngineError
 from flambeau.ir.dtypes import BY_NAME
-from flambeau.ir.module import Argument, Mutation, Output, ScalarSpec, Signature, TensorSpec
+from flambeau.ir.module import Argument, Fixed, Mutation, Output, ScalarSpec, Signature, TensorSpec
 from flambeau.ir.trees import Tree
 
 
@@ -18,6 +18,7 @@ def signature_to_json(name: str, signature: Signature) -> dict[str, Any]:
         "outputs": [_output_to_json(name, o) for o in signature.outputs],
         "mutations": [{"result": m.result, "argument": m.argument} for m in signature.mutations],
         "inputs": None if signature.inputs is None else list(signature.inputs),
+        "fixed": [{"leaf": f.leaf, "name": f.name, "value": _value_to_json(name, f)} for f in signature.fixed],
         "in_spec": _tree_to_json(f"arguments of {name!r}", signature.in_spec),
         "out_spec": _tree_to_json(f"result of {name!r}", signature.out_spec),
     }
@@ -33,6 +34,7 @@ def signature_from_json(data: dict[str, Any]) -> Signature:
         in_spec=_tree_from_json(data["in_spec"]),
         out_spec=_tree_from_json(data["out_spec"]),
         inputs=None if data["inputs"] is None else tuple(data["inputs"]),
+        fixed=tuple(Fixed(f["leaf"], f["name"], _value_from_json(f["value"])) for f in data.get("fixed", ())),
     )
 
 
@@ -57,6 +59,37 @@ def _output_to_json(name: str, output: Output) -> dict[str, Any]:
             f"{type(output.constant).__name__} has no form in JSON"
         )
     return {"result": None, "constant": output.constant}
+
+
+_PLAIN = {"bool": bool, "int": int, "float": float, "str": str, "complex": complex}
+_OF_TORCH = ("dtype", "device", "layout", "memory_format")
+
+
+def _value_to_json(name: str, fixed: Fixed) -> Any:
+    """A value with its type, as text: JSON takes neither NaN nor the difference between 1 and 1.0."""
+    value, kind = fixed.value, type(fixed.value).__name__
+    if value is None:
+        return None
+    if kind in _PLAIN and type(value) is _PLAIN[kind]:
+        return [kind, value if kind in ("bool", "str") else repr(value)]
+    if kind in _OF_TORCH and type(value).__module__ == "torch":
+        return [kind, str(value).removeprefix("torch.")]
+    raise EngineError(
+        f"cannot save the program: {name!r} was compiled for {fixed.name}={value!r}, and a {kind} has no form in JSON"
+    )
+
+
+def _value_from_json(data: Any) -> Any:
+    if data is None:
+        return None
+    kind, text = data
+    if kind in _PLAIN:
+        return text if kind in ("bool", "str") else _PLAIN[kind](text)
+    if kind not in _OF_TORCH:
+        raise ValueError(f"there is no kind of value {kind!r}")
+    import torch
+
+    return torch.device(text) if kind == "device" else getattr(torch, text)
 
 
 def _tree_to_json(what: str, spec: Any) -> Any:

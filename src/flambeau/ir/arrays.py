@@ -13,6 +13,10 @@ from flambeau.ir import dtypes
 from flambeau.ir.dtypes import DType
 
 
+class GradientError(RuntimeError):
+    """A program was called where PyTorch records what gradients need, and compiled programs have no gradients."""
+
+
 def is_torch(value: Any) -> bool:
     """True for a torch tensor. Whoever holds one has imported PyTorch, so this never has to."""
     torch = sys.modules.get("torch")
@@ -44,8 +48,9 @@ def dtype_of(array: Any) -> DType | None:
     """The element type of a tensor or array; None for one that programs cannot have."""
     if is_torch(array):
         return dtypes.from_torch(array.dtype)
+    dtype = array.dtype.newbyteorder("=")
     # The types that numpy itself lacks come from `ml_dtypes`, under PyTorch's names.
-    return dtypes.from_numpy(array.dtype) or dtypes.BY_NAME.get(array.dtype.name)
+    return dtypes.from_numpy(dtype) or dtypes.BY_NAME.get(dtype.name)
 
 
 def numpy_dtype(dtype: DType) -> np.dtype[Any]:
@@ -71,17 +76,71 @@ def as_bytes(array: Any) -> npt.NDArray[np.uint8]:
         flat = array.detach().resolve_conj().resolve_neg().contiguous().reshape(-1)
         data: npt.NDArray[np.uint8] = flat.view(torch.uint8).numpy()
         return data
-    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    return np.ascontiguousarray(native(array)).reshape(-1).view(np.uint8)
+
+
+def native(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The array with its bytes in this machine's order: itself if they are."""
+    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+
+
+class _Memory:
+    """The memory of a tensor or array as numpy sees it, whatever its elements are."""
+
+    def __init__(self, array: Any) -> None:
+        if is_torch(array):
+            size = array.element_size()
+            start, strides = array.data_ptr(), tuple(s * size for s in array.stride())
+        else:
+            size, start, strides = array.itemsize, array.ctypes.data, array.strides
+        shape = tuple(array.shape)
+        self.__array_interface__ = {
+            "version": 3, "typestr": f"|V{size}", "shape": shape, "strides": strides, "data": (start, True),
+        }  # fmt: skip
+
+
+_WORK = 100_000
+"""How long to look for an element that two tensors share; undecided counts as shared."""
+
+
+def shares_memory(a: Any, b: Any) -> bool:
+    """Whether some element of one tensor or array is an element of the other too."""
+    if 0 in a.shape or 0 in b.shape or _device(a) != _device(b):
+        return False
+    try:
+        return bool(np.shares_memory(np.asarray(_Memory(a)), np.asarray(_Memory(b)), max_work=_WORK))  # type: ignore[arg-type]
+    except np.exceptions.TooHardError:
+        return True
+
+
+def cannot_be_written(array: Any) -> str | None:
+    """Why nothing can be written into a tensor or array; None if it can."""
+    if is_numpy(array):
+        if not array.flags.writeable:
+            return "is read-only"
+        shape, strides = array.shape, array.strides
+    else:
+        shape, strides = tuple(array.shape), array.stride()
+    if any(size > 1 and stride == 0 for size, stride in zip(shape, strides, strict=True)):
+        return "has several elements at one place in memory (expand)"
+    return None
+
+
+def _device(array: Any) -> str:
+    return str(array.device) if is_torch(array) else "cpu"
 
 
 def to_torch(array: npt.NDArray[Any]) -> Any:
-    """A torch tensor over the memory of an array."""
+    """A torch tensor over the memory of an array; of a copy where PyTorch cannot have it as it is."""
     import torch
 
     dtype = dtype_of(array)
     if dtype is None:
         raise TypeError(f"{array.dtype} is not an element type of programs")
-    return torch.from_numpy(array.view(dtype.storage)).view(dtype.torch)
+    array = native(array)
+    if not array.flags.writeable or any(s < 0 for s in array.strides):
+        array = array.copy()  # PyTorch has neither read-only tensors nor negative strides
+    return torch.from_numpy(np.asarray(array).view(dtype.storage)).view(dtype.torch)
 
 
 def to_numpy(tensor: Any) -> npt.NDArray[Any]:

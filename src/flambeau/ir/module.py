@@ -60,6 +60,16 @@ class Mutation:
 
 
 @dataclass(frozen=True)
+class Fixed:
+    """A value that is part of the program: the caller passes it, and it must be the one that was compiled with."""
+
+    leaf: int
+    """Which leaf of `in_spec` it is."""
+    name: str
+    value: Any
+
+
+@dataclass(frozen=True)
 class Signature:
     """How Python calls a function of a module and what it gets back."""
 
@@ -73,6 +83,8 @@ class Signature:
     """The same of the result; None for the flat list (a single output is returned bare)."""
     inputs: tuple[int | None, ...] | None = None
     """For each leaf of `in_spec`, the argument that it feeds; None where the program does not need it."""
+    fixed: tuple[Fixed, ...] = ()
+    """The leaves of `in_spec` that the program was specialised to."""
 
 
 @dataclass

@@ -33,6 +33,7 @@ from flambeau.dialects.torch.types import (
     VTensorType,
     intern,
 )
+from flambeau.ir.module import Fixed
 from flambeau.passes.evaluate.evaluator import EVERYTHING, Border, Evaluator, Oracle
 from flambeau.passes.evaluate.values import Cell, Dict, Known, List, Tuple, View
 from flambeau.passes.globalize_object_graph import globalize_object_graph
@@ -76,6 +77,8 @@ class ScriptBorder(Border):
     leaves: list[Leaf] = field(default_factory=list)
     inputs: list[int | None] = field(default_factory=list)
     """For each leaf of the arguments as Python passes them, the flat argument."""
+    fixed: list[Fixed] = field(default_factory=list)
+    """The leaves that the program was specialised to."""
     structure: Any = None
     """What the program returns, with a `Result` at each leaf."""
     mutations: list[tuple[int, int]] = field(default_factory=list)
@@ -116,6 +119,7 @@ class ScriptBorder(Border):
             pairs = tuple((Known(k), self.argument(e, b, value_type, f"{name}_{k}")) for k, b in bound.items())
             return self.kept(Dict(pairs, e.depth, type=declared))
         if bound == NONE:
+            self.fixed.append(Fixed(len(self.inputs), name, None))
             self.inputs.append(None)
             return Known(None)
         if isinstance(bound, TensorType):

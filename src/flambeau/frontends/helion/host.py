@@ -18,6 +18,7 @@ from torch.utils import _pytree as pytree
 
 from flambeau.diagnostics import CompileError, Diagnostic
 from flambeau.frontends.helion.program import Program, target_name
+from flambeau.ir.module import Fixed
 
 _LIBRARY = torch.library.Library("flambeau", "FRAGMENT")
 _LIBRARY.define("helion_launch(int launch, Tensor[] reads, Tensor[] writes) -> Tensor[]")
@@ -57,6 +58,8 @@ class Host:
     launches: tuple[Launch, ...]
     in_spec: Any
     inputs: tuple[int | None, ...]
+    fixed: tuple[Fixed, ...]
+    """The leaves that are no tensors: the kernel is specialised to them."""
     names: tuple[str, ...]
     out_spec: Any
     constants: Mapping[int, Any]
@@ -93,6 +96,7 @@ def trace_host(program: Program, args: Sequence[Any]) -> Host:
         tuple(tracer.launches),
         in_spec,
         inputs,
+        tuple(Fixed(i, names[i], leaf) for i, leaf in enumerate(leaves) if i not in positions),
         tuple(names[i] for i in positions),
         tracer.out_spec,
         tracer.constants,

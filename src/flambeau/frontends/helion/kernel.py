@@ -120,6 +120,7 @@ class KernelImporter:
             in_spec=self.host.in_spec,
             out_spec=self.host.out_spec,
             inputs=self.host.inputs,
+            fixed=self.host.fixed,
         )
         return ModuleOp([func.FuncOp(name, type_, Region(b.block))]), signature
 

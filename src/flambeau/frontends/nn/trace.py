@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from flambeau.frontends.nn.specs import TensorSpec
 from flambeau.frontends.nn.tracer import Tracer
 from flambeau.ir.arrays import dtype_of
 from flambeau.ir.builder import erase
-from flambeau.ir.module import Argument, Mutation, Output, Signature, Weights
+from flambeau.ir.module import Argument, Fixed, Mutation, Output, Signature, Weights
 from flambeau.ir.trees import Tree, flatten
 
 _NUMBERS = {int: INT, float: FLOAT, bool: BOOL}
@@ -50,7 +50,10 @@ def trace_function(
     traced = Traced(tracer, block, [])
     passed: list[Any] = []
     inputs: list[int | None] = []
+    fixed: list[Fixed] = []
     for leaf, path in zip(leaves, _paths(function, tree), strict=True):
+        if not _is_spec(leaf):
+            fixed.append(Fixed(len(inputs), path, leaf))
         inputs.append(len(block.args) if _is_spec(leaf) else None)
         passed.append(add_argument(traced, leaf, path) if _is_spec(leaf) else leaf)
     positional, named = tree.unflatten(passed)
@@ -59,7 +62,10 @@ def trace_function(
         results, out_tree = flatten(result)
         outputs = [tracer.output(leaf) for leaf in results]
     is_flat = all(p.is_leaf() for part in tree.parts for p in part.parts) and all(_is_spec(leaf) for leaf in leaves)
-    return _finish(traced, outputs, name, None if is_flat else tree, None if out_tree.is_leaf() else out_tree, inputs)
+    op, weights, signature = _finish(
+        traced, outputs, name, None if is_flat else tree, None if out_tree.is_leaf() else out_tree, inputs
+    )
+    return op, weights, replace(signature, fixed=tuple(fixed))
 
 
 def _as_spec(array: np.ndarray[Any, Any]) -> TensorSpec:
