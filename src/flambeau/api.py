@@ -153,6 +153,7 @@ def compile(
     `CompileError` with every op that is not supported.
     """
     output = OutputType.get(output_type)
+    check_names(keep)
     if isinstance(model, Module):
         return lower(model, output, tosa_int64, keep)
     if frontend not in (None, "fx", "script", "trace"):
@@ -207,6 +208,40 @@ def kept_ops(keep: Collection[str]) -> Callable[[str], bool]:
         return is_named(name) or any(name in table for table in tables)
 
     return kept
+
+
+def check_names(keep: Collection[str]) -> None:
+    """Raise ValueError if `keep` names an op that there is not."""
+    if isinstance(keep, str):
+        raise TypeError(f"keep is a collection of names: keep=[{keep!r}]")
+    if not keep:
+        return
+    import difflib
+
+    from flambeau.dialects.torch import registry
+
+    known = {*registry.snapshot().declarations, *registry.EXTENSIONS}
+    known |= {".".join(name.split(".", 2)[:2]) for name in known}
+    for name in keep:
+        if name.removesuffix(".default") in known or _is_op_of_torch(name):
+            continue
+        near = difflib.get_close_matches(name, known, 1)
+        hint = f"did you mean {near[0]!r}?" if near else "names are like 'aten.gelu', or 'aten.add.Tensor'"
+        raise ValueError(f"keep: there is no op {name!r}; {hint}")
+
+
+def _is_op_of_torch(name: str) -> bool:
+    """Whether PyTorch has an op that the snapshot lacks: a custom op, or one of another version."""
+    torch = sys.modules.get("torch")
+    namespace, _, rest = name.partition(".")
+    base, _, overload = rest.partition(".")
+    if torch is None or not base:
+        return False
+    try:
+        packet = getattr(getattr(torch.ops, namespace), base)
+    except AttributeError:
+        return False
+    return not overload or overload in packet.overloads()
 
 
 _ORDER = {OutputType.RAW: 0, OutputType.TORCH: 1}
