@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from xdsl.dialects.builtin import ModuleOp
 
-from flambeau.diagnostics import CompileError, Diagnostic
+from flambeau.diagnostics import CompileError, Diagnostic, reporting
 from flambeau.ir.module import Signature, Weights
 from flambeau.ir.printing import generic_text, pretty_text
 
@@ -154,6 +154,8 @@ def compile(
     """
     output = OutputType.get(output_type)
     check_names(keep)
+    if tosa_int64 not in TOSA_INT64:
+        raise ValueError(f"tosa_int64 is 'narrow' or 'keep', not {tosa_int64!r}")
     if isinstance(model, Module):
         return lower(model, output, tosa_int64, keep)
     if frontend not in (None, "fx", "script", "trace"):
@@ -181,6 +183,9 @@ def compile(
         module.verify()
     return module
 
+
+TOSA_INT64 = ("narrow", "keep")
+"""What TOSA may do with 64-bit integers."""
 
 ARCHIVES = (".pt", ".pth", ".ts")
 """What files with TorchScript programs are called."""
@@ -280,9 +285,10 @@ def lower(module: Module, output: OutputType, tosa_int64: str = "narrow", keep: 
 
 @contextmanager
 def _reproducible(op: ModuleOp, pipeline: str) -> Iterator[None]:
-    """Give a CompileError the program and the pipeline that it came from."""
+    """Give a CompileError the program and the pipeline that it came from; an internal error becomes one."""
     try:
-        yield
+        with reporting(f"run {pipeline}"):
+            yield
     except CompileError as e:
         e.context.update(module=op, pipeline=pipeline)
         raise

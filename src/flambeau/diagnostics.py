@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType, TracebackType
 from typing import Any
 
 from xdsl.ir import Attribute, Operation
@@ -49,9 +52,9 @@ class Diagnostic:
         path = module_path(self.location)
         if frame is None:
             return f"  in module {path}" if path else ""
-        lines = [f"  at {frame}" + (f" in {frame.function}" if frame.function else "")]
+        lines = [f"  at {frame.place}" + (f" in {frame.function}" if frame.function else "")]
         if frame.source:
-            lines.append(f"      {frame.source}")
+            lines += [f"      {line}" for line in frame.excerpt()]
         if path:
             lines.append(f"  in module {path}")
         return "\n".join(lines)
@@ -152,6 +155,76 @@ def diagnostic_for(op: Operation, stage: str, reason: str, hint: str = "") -> Di
         location=op.location,
         hint=hint,
     )
+
+
+@contextmanager
+def reporting(stage: str) -> Iterator[None]:
+    """Give whatever goes wrong inside as a CompileError that names the op, its place, and whose mistake it is.
+
+    This is the net under passes and lowerings. What a verifier or a rule can say itself, it says better.
+    """
+    try:
+        yield
+    except CompileError:
+        raise
+    except Exception as e:
+        raise CompileError([failure(e, stage)], summary=f"cannot {stage}") from e
+
+
+def failure(error: Exception, stage: str, op: Operation | None = None) -> Diagnostic:
+    """The diagnostic for an exception of a pass or a rule; the op is the one that was being looked at."""
+    op = op if op is not None else _current_op(error.__traceback__)
+    if isinstance(error, Unsupported):
+        found = diagnostic_for(op, stage, error.reason, error.hint) if op is not None else None
+        return found or Diagnostic(stage, error.reason, location=error.location, hint=error.hint)
+    frames = list(_frames(error.__traceback__))
+    what = "nested too deeply" if isinstance(error, RecursionError) else f"{type(error).__name__}: {error}"
+    theirs = next((f for f in reversed(frames) if not _is_library(f[0].f_code.co_filename)), None)
+    if theirs is not None and any(_is_ours(f.f_code.co_filename) for f, _ in frames[: frames.index(theirs)]):
+        frame, line = theirs
+        place = f"{frame.f_code.co_filename}:{line} in {frame.f_code.co_name}"
+        reason, hint = f"a rule that is not Flambeau's failed at {place}: {what}", ""
+    else:
+        frame, line = next((f for f in reversed(frames) if _is_ours(f[0].f_code.co_filename)), frames[-1])
+        reason = f"internal error in {Path(frame.f_code.co_filename).stem}.{frame.f_code.co_name}, line {line}: {what}"
+        hint = REPORT
+    if op is None:
+        return Diagnostic(stage, reason, hint=hint)
+    return diagnostic_for(op, stage, reason, hint)
+
+
+REPORT = (
+    "This is a mistake in Flambeau. Please report it with the program: `error.save_repro(path)` writes it, "
+    "or `flambeau compile --repro FILE`."
+)
+
+
+def _frames(traceback: TracebackType | None) -> Iterator[tuple[FrameType, int]]:
+    while traceback is not None:
+        yield traceback.tb_frame, traceback.tb_lineno
+        traceback = traceback.tb_next
+
+
+_HERE = str(Path(__file__).parent)
+
+
+def _is_ours(file: str) -> bool:
+    return file.startswith(_HERE)
+
+
+def _is_library(file: str) -> bool:
+    """Whether a file is Flambeau's, Python's, or that of an installed package."""
+    return _is_ours(file) or file.startswith(("<", sys.prefix, sys.base_prefix)) or "site-packages" in file
+
+
+def _current_op(traceback: TracebackType | None) -> Operation | None:
+    """The op that the innermost function was working on: what it calls `op`, or any op that it holds."""
+    for frame, _ in reversed(list(_frames(traceback))):
+        held = [v for v in frame.f_locals.values() if isinstance(v, Operation) and v.location != UNKNOWN]
+        op = frame.f_locals.get("op")
+        if held:
+            return op if any(op is v for v in held) else held[-1]
+    return None
 
 
 def _custom_declaration(name: str) -> str:

@@ -6,8 +6,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from xdsl.context import Context
 from xdsl.dialects import func
-from xdsl.dialects.builtin import BytesAttr, DenseIntOrFPElementsAttr, DenseResourceAttr, ModuleOp
+from xdsl.dialects.builtin import (
+    BytesAttr,
+    DenseIntOrFPElementsAttr,
+    DenseResourceAttr,
+    FileLineColLoc,
+    IntAttr,
+    ModuleOp,
+    StringAttr,
+)
 
 from flambeau.api import Module, OutputType
 from flambeau.diagnostics import CompileError, Diagnostic
@@ -32,19 +41,10 @@ def save_module(module: Module, path: Path) -> None:
 
 def read_module(path: Path) -> Module:
     """Read a module that `save` wrote, or any MLIR text of the dialects that we know."""
-    from xdsl.utils.exceptions import ParseError
-
-    from flambeau.dialects.context import blobs, make_context, parse_module
+    from flambeau.dialects.context import blobs, make_context
 
     context = make_context()
-    try:
-        text = path.read_text()
-    except (OSError, UnicodeDecodeError) as e:
-        raise CompileError([Diagnostic("read", f"cannot read {path}: {e}")]) from e
-    try:
-        op = parse_module(text, str(path), context)
-    except ParseError as e:
-        raise CompileError([Diagnostic("read", f"{path} is not MLIR that Flambeau reads: {e}")]) from e
+    op = parse_text(read_text(path), str(path), context)
     weights = _read_weights(op, path, blobs(context))
     dialects = {inner.name.split(".")[0] for inner in op.walk()}
     output = OutputType.RAW if "torch" in dialects else OutputType.LINALG_ON_TENSORS
@@ -59,6 +59,41 @@ def read_module(path: Path) -> Module:
         if isinstance(f, func.FuncOp) and f.body.blocks and (output is OutputType.RAW or not _is_private(f))
     }
     return Module(op, weights, signatures, output)
+
+
+def read_text(path: Path) -> str:
+    """The text of a file; CompileError says why there is none."""
+    if path.is_dir():
+        raise CompileError([Diagnostic("read", f"cannot read {path}: it is a folder")])
+    if not path.exists():
+        raise CompileError([Diagnostic("read", f"cannot read {path}: there is no such file")])
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as e:
+        reason = f"cannot read {path}: byte {e.start} is not UTF-8 text"
+        raise CompileError([Diagnostic("read", reason, hint="Flambeau reads MLIR as text, not as bytecode.")]) from e
+    except OSError as e:
+        raise CompileError([Diagnostic("read", f"cannot read {path}: {e}")]) from e
+
+
+def parse_text(text: str, name: str, context: Context | None = None) -> ModuleOp:
+    """Read and verify MLIR text; CompileError says what is wrong with it, and in which line and column."""
+    from xdsl.utils.exceptions import ParseError
+
+    from flambeau.dialects.context import parse_module
+    from flambeau.ir.verifying import verify
+
+    if not text.strip():
+        raise CompileError([Diagnostic("read", f"cannot read {name}: it is empty")])
+    try:
+        op = parse_module(text, name, context)
+    except ParseError as e:
+        file, line, column = e.span.get_location()
+        place = FileLineColLoc(StringAttr(file), IntAttr(line), IntAttr(column))
+        reason = f"{name} is not MLIR that Flambeau reads: {e.msg}"
+        raise CompileError([Diagnostic("read", reason, location=place)], summary="cannot read MLIR") from e
+    verify(op)
+    return op
 
 
 def _read_weights(module: ModuleOp, path: Path, inline: Mapping[str, bytes]) -> Weights:

@@ -8,6 +8,8 @@ from importlib import import_module
 
 from xdsl.dialects.builtin import ModuleOp
 
+from flambeau.diagnostics import reporting
+
 Pass = Callable[[ModuleOp], ModuleOp]
 
 PASSES: dict[str, tuple[str, str]] = {
@@ -148,7 +150,9 @@ def _pass_names(text: str) -> Iterator[str]:
 def run_pipeline(module: ModuleOp, pipeline: str, after: Callable[[str, ModuleOp], None] | None = None) -> ModuleOp:
     """Run the passes of a pipeline; `after(name, module)` is called behind each."""
     for name in parse_pipeline(pipeline):
-        module = get_pass(name)(module)
+        run = get_pass(name)
+        with reporting(name):
+            module = run(module)
         if after is not None:
             after(name, module)
     return module

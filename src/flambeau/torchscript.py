@@ -14,7 +14,7 @@ from torch.utils import _pytree as pytree
 from xdsl.dialects.builtin import ModuleOp
 
 from flambeau.api import Module, OutputType, kept_ops, lower, paused_gc, stage
-from flambeau.diagnostics import CompileError
+from flambeau.diagnostics import CompileError, reporting
 from flambeau.dialects.specs import spec_of
 from flambeau.frontends.script.annotations import (
     ArgumentBound,
@@ -83,7 +83,7 @@ def lower_objects(
     op, timings = module.op, dict(module.timings)
     before = op.clone()
     try:
-        with stage(timings, "passes"):
+        with stage(timings, "passes"), reporting("run torchscript-module-to-torch-backend-pipeline"):
             borders = specialize(flatten(op), bounds, infer_with_pytorch)
             expand_ops(op, module.weights, kept_ops(keep))
     except CompileError as e:

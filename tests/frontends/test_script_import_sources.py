@@ -52,7 +52,7 @@ def test_scripted_ops_have_the_line_and_column_of_the_user() -> None:
     assert frame is not None
     line = line_of(convert, ".to(")
     assert (frame.file, frame.line, frame.function) == (__file__, line, "convert")
-    assert frame.source[frame.column - 4 :].startswith("y.to(")
+    assert frame.source[frame.column - 5 :].startswith("y.to(")
     (call,) = ops_of(module, "func.call")
     assert next(frames_of(call.location)).line == line_of(Converts, "convert(x)")
     (method,) = ops_of(module, "torch.prim.CallMethod")

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from flambeau.commands.errors import usage_error
+from flambeau.diagnostics import CompileError
 
 
 @click.command("opt")
@@ -31,10 +32,10 @@ def opt_command(
 ) -> None:
     """Run passes on a .mlir file (or the standard input)."""
     from xdsl.dialects.builtin import ModuleOp
-    from xdsl.utils.exceptions import ParseError, VerifyException
 
-    from flambeau.dialects.context import parse_module
+    from flambeau.files import parse_text, read_text
     from flambeau.ir.printing import generic_text, pretty_text
+    from flambeau.ir.verifying import verify
     from flambeau.opt import PASSES, UnknownPass, parse_pipeline, run_pipeline
 
     if list_passes:
@@ -42,25 +43,26 @@ def opt_command(
             click.echo(f"{name:55} {description}")
         return
     try:
-        text = sys.stdin.read() if file is None or str(file) == "-" else file.read_text()
-    except (OSError, UnicodeDecodeError) as e:
-        raise usage_error(f"cannot read {file}: {e}") from None
-    try:
         parse_pipeline(pipeline)
-        module = parse_module(text, str(file or "<stdin>"))
-        module.verify()
     except UnknownPass as e:
         raise usage_error(str(e)) from None
-    except (ParseError, VerifyException) as e:
-        raise usage_error(str(e).strip()) from None
+    try:
+        text = read_text(file) if file is not None and str(file) != "-" else sys.stdin.read()
+        module = parse_text(text, str(file or "<stdin>"))
+    except UnicodeDecodeError as e:
+        raise usage_error(f"the standard input is not text: byte {e.start} is not UTF-8") from None
+    except CompileError as e:
+        (problem,) = e.diagnostics
+        place = problem.place()
+        raise usage_error(problem.reason + (f"\n{place}" if place else "")) from None
 
     def after(name: str, current: ModuleOp) -> None:
         if print_ir_after_all:
             click.echo(f"// ----- after {name}\n{pretty_text(current)}", err=True)
         if verify_each:
             try:
-                current.verify()
-            except VerifyException as e:
+                verify(current)
+            except CompileError as e:
                 raise click.ClickException(f"the module is invalid after {name}: {e}") from None
 
     try:

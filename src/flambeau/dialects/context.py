@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from bisect import bisect_right
 from collections.abc import Callable
+from functools import cached_property
 from importlib import import_module
 from typing import Any
 
@@ -13,18 +16,24 @@ from xdsl.dialects.builtin import (
     ArrayAttr,
     CallSiteLoc,
     ComplexType,
+    FileLineColLoc,
     FusedLoc,
+    IntAttr,
     LocationAttr,
     ModuleOp,
     NameLoc,
     NoneAttr,
     StringAttr,
+    UnknownLoc,
 )
 from xdsl.ir import Dialect, Operation
 from xdsl.ir.affine import AffineBinaryOpExpr, AffineBinaryOpKind, AffineExpr, AffineMap
 from xdsl.parser import AttrParser, Parser
 from xdsl.parser.affine_parser import AffineParser
-from xdsl.utils.mlir_lexer import MLIRTokenKind
+from xdsl.parser.generic_parser import ParserState
+from xdsl.utils.exceptions import ParseError, VerifyException
+from xdsl.utils.lexer import Input
+from xdsl.utils.mlir_lexer import MLIRLexer, MLIRTokenKind
 
 DIALECTS = {
     "func": "xdsl.dialects.func:Func",
@@ -158,20 +167,69 @@ _KINDS = {
 }
 
 
+class MlirLexer(MLIRLexer):
+    """xDSL's lexer, which reads a string in linear time."""
+
+    # xDSL nests two quantifiers here, so that a string without an end takes time exponential in its length.
+    _unescaped_characters_regex = re.compile(r'"[^"\\\n\v\f]*+(?:\\(?:["nt\\]|[0-9A-Fa-f]{2})[^"\\\n\v\f]*+)*+"')
+
+
 class MlirParser(Parser):
     """xDSL's parser, with what real MLIR text has besides: bits of floats, products of symbols, aliases at the end, ...
 
-    All use of xDSL's private names for parsing is in this class.
+    Every op knows its place in the text, unless the text gives it another. Whatever is wrong with the text is a
+    ParseError. All use of xDSL's private names for parsing is in this class.
     """
 
-    def parse_module(self, allow_implicit_module: bool = True) -> ModuleOp:
-        module = super().parse_module(allow_implicit_module)
-        self._resolve_locations(module)
-        if any(op.name == "torch.global_slot" for op in module.ops):
-            from flambeau.dialects.torch.global_slots import gather_slot_initializers
+    def __init__(self, ctx: Context, input: str, name: str = "<unknown>") -> None:
+        super().__init__(ctx, "", name)
+        self._parser_state = ParserState(MlirLexer(Input(input, name)))
 
-            gather_slot_initializers(module)
+    def parse_module(self, allow_implicit_module: bool = True) -> ModuleOp:
+        try:
+            module = super().parse_module(allow_implicit_module)
+            self._resolve_locations(module)
+            if any(op.name == "torch.global_slot" for op in module.ops):
+                from flambeau.dialects.torch.global_slots import gather_slot_initializers
+
+                gather_slot_initializers(module)
+        except ParseError:
+            raise
+        except VerifyException as e:
+            raise self._error_here(str(e)) from e
+        except RecursionError as e:
+            raise self._error_here("this is nested too deeply to be read") from e
+        except Exception as e:
+            # xDSL's parser takes some things for granted that a text may get wrong.
+            raise self._error_here(f"this cannot be read: {type(e).__name__}: {e}") from e
+        if isinstance(module.location, UnknownLoc):
+            module.location = self._place(0)
         return module
+
+    def _error_here(self, message: str) -> ParseError:
+        return ParseError(self._current_token.span, message)
+
+    # --- The places of ops ---
+
+    @cached_property
+    def _lines(self) -> list[int]:
+        """Where the lines of the text begin."""
+        return [0, *(match.end() for match in re.finditer("\n", self.lexer.input.content))]
+
+    @cached_property
+    def _file(self) -> StringAttr:
+        return StringAttr(self.lexer.input.name)
+
+    def _place(self, position: int) -> FileLineColLoc:
+        line = bisect_right(self._lines, position)
+        return FileLineColLoc(self._file, IntAttr(line), IntAttr(position - self._lines[line - 1] + 1))
+
+    def parse_operation(self) -> Operation:
+        start = self._current_token.span.start
+        op = super().parse_operation()
+        if isinstance(op.location, UnknownLoc):
+            op.location = self._place(start)
+        return op
 
     def _get_op_by_name(self, name: str) -> type[Operation]:
         found = self.ctx.get_optional_op(name, dialect_stack=self._parser_state.dialect_stack)

@@ -29,6 +29,21 @@ class Frame:
         """The text of the line, empty when the file cannot be read."""
         return linecache.getline(self.file, self.line).strip()
 
+    def excerpt(self, width: int = 110) -> list[str]:
+        """The text of the line; with a column, at most `width` characters of it, and a mark under that column."""
+        if not self.column:
+            return [self.source]
+        line = linecache.getline(self.file, self.line).rstrip("\n")
+        indent = len(line) - len(line.lstrip())
+        at = self.column - 1
+        start = indent if at < indent + width - 10 else at - width // 2
+        return [line[start : start + width].rstrip(), " " * max(at - start, 0) + "^"]
+
+    @property
+    def place(self) -> str:
+        """The file, the line, and the column where there is one."""
+        return f"{self}:{self.column}" if self.column else str(self)
+
     def __str__(self) -> str:
         return f"{self.file}:{self.line}"
 

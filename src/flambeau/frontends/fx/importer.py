@@ -387,7 +387,7 @@ class GraphImporter:
         results, statistics = self.values[node][:count], self.values[node][count:]
         for written, new in zip(statistics_of(schema, node), statistics):
             old = self.resolve(written)
-            self.emitter.op("aten.copy_", [old, new, self.emitter.constant(False)], [old.type])
+            self.emitter.op("aten.copy_", [old, self._mutable(new), self.emitter.constant(False)], [old.type])
         self.values[node] = results if count > 1 else results[0]
 
     def _mutable(self, value: SSAValue) -> SSAValue:

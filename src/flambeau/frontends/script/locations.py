@@ -32,7 +32,7 @@ def frames_of_range(text: str, function: str = "") -> tuple[Frame, ...]:
     scripted = _SCRIPTED.search(text)
     if scripted is not None:
         marker = _MARKER.search(text, scripted.end())
-        column = len(marker[1]) if marker is not None else 0
+        column = len(marker[1]) + 1 if marker is not None else 0
         return (Frame(scripted["file"], int(scripted["line"]), function, column),)
     frames: list[Frame] = []
     for match in _TRACED.finditer(text):
