@@ -268,7 +268,10 @@ def lower(module: Module, output: OutputType, tosa_int64: str = "narrow", keep: 
     if module.output_type is OutputType.RAW and not module.signatures:
         from flambeau.torchscript import lower_objects
 
-        return lower(lower_objects(module, keep=keep), output, tosa_int64, keep)
+        flat = lower_objects(module, keep=keep)
+        if not flat.signatures:
+            raise CompileError([Diagnostic("lower", "the program has no function to compile", location=op.location)])
+        return lower(flat, output, tosa_int64, keep)
     if module.output_type is OutputType.RAW:
         from flambeau.passes.pipelines import has_mutable_tensors, to_backend_contract
 

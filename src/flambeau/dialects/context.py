@@ -63,7 +63,16 @@ def _builtin() -> Dialect:
 
     # xDSL keeps the blobs of all programs in the one builtin dialect of the process: a second program that uses the
     # same key loses its blob. So every context has a builtin dialect of its own.
-    return Dialect("builtin", [*Builtin.operations, OldFuncOp], [*Builtin.attributes], [OpAsmDialectInterface()])
+    return Dialect("builtin", [*Builtin.operations, OldFuncOp], [*Builtin.attributes], [_Blobs()])
+
+
+class _Blobs(OpAsmDialectInterface):
+    """The contents of `dense_resource`s as they are read: an alignment of four bytes, then the data."""
+
+    def parse_resource(self, key: str, val: str) -> None:
+        super().parse_resource(key, val)
+        if len(bytes.fromhex(val[2:])) < 4:
+            raise ValueError(f"the contents of {key} are less than the four bytes that tell their alignment")
 
 
 def _arith() -> Dialect:

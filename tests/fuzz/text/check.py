@@ -89,7 +89,7 @@ def _judged(error: flambeau.CompileError, path: str) -> Outcome:
         return Outcome("failed", "internal error", text)
     if any(d.line is None for d in error.diagnostics):
         return Outcome("failed", "no place", text)
-    if len(text) > 4000:
+    if len(text) > 50_000:
         return Outcome("failed", "long message", f"{len(text)} characters: {text[:500]}")
     return Outcome("refused", first.stage, reason[:200])
 

@@ -64,6 +64,40 @@ def replace_by_kind(r: Random, text: str, other: str) -> str:
     return text[:start] + r.choice(pool) + text[end:]
 
 
+def replace_everywhere(r: Random, text: str, other: str) -> str:
+    """All occurrences of a number, a type, a name or a word become another of its kind, so that much stays valid."""
+    found = [t for t in tokens(text) if t[0] in ("number", "type", "word", "symbol", "value")]
+    if not found:
+        return text
+    kind, start, end = r.choice(found)
+    old = text[start:end]
+    far = [other[a:b] for k, a, b in tokens(other) if k == kind]
+    near = [text[a:b] for k, a, b in found if k == kind]
+    new = r.choice(r.choice([near, far or near, list({"number": NUMBERS, "type": TYPES}.get(kind, near))]))
+    if len(new) > 100:
+        return text
+    changed, at = [], 0
+    for k, a, b in found:
+        if k == kind and text[a:b] == old:
+            changed += [text[at:a], new]
+            at = b
+    return "".join([*changed, text[at:]])
+
+
+def constant(r: Random, text: str, other: str) -> str:
+    """Another number in one constant: what a program computes with changes, and little else."""
+    found = list(re.finditer(r"(?<=torch\.constant\.int )-?\d+|(?<=value = )-?\d+(?= : i64)|\[[\d, ?]+\]", text))
+    if not found:
+        return replace_everywhere(r, text, other)
+    at = r.choice(found)
+    new = r.choice(["0", "1", "-1", "2", "3", "4", "5", "-2", "-3", "100", "4294967296", "9223372036854775807"])
+    if at.group().startswith("["):
+        sizes = at.group()[1:-1].split(",")
+        sizes[r.randrange(len(sizes))] = r.choice([new, "?"])
+        new = "[" + ",".join(sizes) + "]"
+    return text[: at.start()] + new + text[at.end() :]
+
+
 def delete_token(r: Random, text: str, other: str) -> str:
     found = tokens(text)
     if not found:
@@ -149,7 +183,7 @@ def nest(r: Random, text: str, other: str) -> str:
 
 Mutation = Callable[[Random, str, str], str]
 MUTATIONS: tuple[tuple[Mutation, int], ...] = (
-    (replace_by_kind, 12), (delete_token, 3), (duplicate_token, 2), (swap_tokens, 3), (lines, 5), (characters, 3),
+    (replace_by_kind, 10), (replace_everywhere, 6), (constant, 8), (delete_token, 3), (duplicate_token, 2), (swap_tokens, 3), (lines, 5), (characters, 3),
     (truncate, 1), (brackets, 1), (nest, 1),
 )  # fmt: skip
 
