@@ -84,16 +84,19 @@ def parse_text(text: str, name: str, context: Context | None = None) -> ModuleOp
     from flambeau.ir.verifying import verify
 
     if not text.strip():
-        raise CompileError([Diagnostic("read", f"cannot read {name}: it is empty")])
+        raise CompileError([Diagnostic("read", f"cannot read {name}: it is empty", location=_place(name, 1, 1))])
     try:
         op = parse_module(text, name, context)
     except ParseError as e:
-        file, line, column = e.span.get_location()
-        place = FileLineColLoc(StringAttr(file), IntAttr(line), IntAttr(column))
         reason = f"{name} is not MLIR that Flambeau reads: {e.msg}"
-        raise CompileError([Diagnostic("read", reason, location=place)], summary="cannot read MLIR") from e
+        problem = Diagnostic("read", reason, location=_place(*e.span.get_location()))
+        raise CompileError([problem], summary="cannot read MLIR") from e
     verify(op)
     return op
+
+
+def _place(file: str, line: int, column: int) -> FileLineColLoc:
+    return FileLineColLoc(StringAttr(file), IntAttr(line), IntAttr(column))
 
 
 def _read_weights(module: ModuleOp, path: Path, inline: Mapping[str, bytes]) -> Weights:

@@ -278,6 +278,15 @@ class MlirParser(Parser):
             delimiter = self.Delimiter.PAREN
         return super().parse_comma_separated_list(delimiter, parse, context_msg)
 
+    # --- tensor<99999999999999999999xf32> ---
+
+    def parse_shape_dimension(self, allow_dynamic: bool = True) -> int:
+        span = self._current_token.span
+        size = super().parse_shape_dimension(allow_dynamic)
+        if size >> 63 > 0:
+            self.raise_error("a size has at most 63 bits", span.start, span.end)
+        return size
+
     # --- affine_map<()[s0, s1] -> (s0 * s1)> ---
 
     def parse_affine_map(self) -> AffineMap:

@@ -27,13 +27,17 @@ class Frame:
     @property
     def source(self) -> str:
         """The text of the line, empty when the file cannot be read."""
-        return linecache.getline(self.file, self.line).strip()
+        return self._line().strip()
+
+    def _line(self) -> str:
+        linecache.checkcache(self.file)
+        return linecache.getline(self.file, self.line).rstrip("\n")
 
     def excerpt(self, width: int = 110) -> list[str]:
         """The text of the line; with a column, at most `width` characters of it, and a mark under that column."""
         if not self.column:
             return [self.source]
-        line = linecache.getline(self.file, self.line).rstrip("\n")
+        line = self._line()
         indent = len(line) - len(line.lstrip())
         at = self.column - 1
         start = indent if at < indent + width - 10 else at - width // 2

@@ -139,6 +139,9 @@ class Lowering(Conversion):
         if len(op.results) == 1 and isinstance(op.results[0].type, ListType):
             b.out_length = next((len(u.operation.results) for u in op.results[0].uses), None)
         self.record(op, rule(b, *[self.values[v] for v in op.operands]))
+        for result in op.results:
+            if isinstance(result.type, TensorType):
+                _require(self.values[result], result.type)
 
     # --- Branches and loops ---
 
@@ -355,6 +358,21 @@ class Lowering(Conversion):
                 self.values[result] = True
             else:
                 self.values[result] = 1
+
+
+def _require(value: Any, type_: TensorType) -> None:
+    """Refuse what is not of the type that the program says: a program or a rule is wrong."""
+    if not isinstance(value, Tensor):
+        raise Unsupported(f"the rule gives {value!r} where the program has a {type_}")
+    shape = type_.shape
+    if shape is None:
+        return
+    fits = len(shape) == len(value.shape) and all(
+        a == b or a is None or b is None for a, b in zip(shape, value.shape, strict=True)
+    )
+    if not fits or value.dtype is not _dtype(type_):
+        sizes = ",".join("?" if d is None else str(d) for d in value.shape)
+        raise Unsupported(f"this gives a tensor [{sizes}] of {value.dtype}, and the program says {type_}")
 
 
 def _dtype(type_: TensorType) -> DType:

@@ -14,6 +14,9 @@ from torch import Tensor, nn
 import flambeau
 from flambeau import torchscript
 
+LONGEST = 4000
+"""How long a text may be, in characters: a mutation hits a short one where it matters more often."""
+
 LEVELS = ("raw", "torch", "linalg-on-tensors", "stablehlo", "tosa")
 
 
@@ -138,4 +141,4 @@ def _levels(raw: Callable[[], flambeau.Module]) -> list[Text]:
             continue
         found.append(Text(level, module.text(weights="inline")))
         found.append(Text(level, module.text(generic=True, weights="literal")))
-    return found
+    return [t for t in found if len(t.text) <= LONGEST]

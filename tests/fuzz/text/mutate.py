@@ -183,8 +183,8 @@ def nest(r: Random, text: str, other: str) -> str:
 
 Mutation = Callable[[Random, str, str], str]
 MUTATIONS: tuple[tuple[Mutation, int], ...] = (
-    (replace_by_kind, 10), (replace_everywhere, 6), (constant, 8), (delete_token, 3), (duplicate_token, 2), (swap_tokens, 3), (lines, 5), (characters, 3),
-    (truncate, 1), (brackets, 1), (nest, 1),
+    (replace_by_kind, 10), (replace_everywhere, 6), (constant, 8), (delete_token, 3), (duplicate_token, 2),
+    (swap_tokens, 3), (lines, 5), (characters, 3), (truncate, 1), (brackets, 1), (nest, 1),
 )  # fmt: skip
 
 

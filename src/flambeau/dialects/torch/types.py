@@ -41,6 +41,9 @@ class TorchType(Data[Any], TypeAttribute):
         return out.getvalue()
 
 
+MAX_SIZE = (1 << 63) - 1
+
+
 class TensorType(TorchType):
     """A tensor whose shape and element type may be unknown: `data` is `(shape or None, element type or None)`."""
 
@@ -96,7 +99,10 @@ class TensorType(TorchType):
 def _parse_dim(parser: AttrParser) -> int | None:
     if parser.parse_optional_punctuation("?") is not None:
         return None
-    return parser.parse_integer(allow_negative=False)
+    size = parser.parse_integer(allow_negative=False)
+    if size > MAX_SIZE:
+        parser.raise_error(f"a size is at most {MAX_SIZE}")
+    return size
 
 
 class VTensorType(TensorType):

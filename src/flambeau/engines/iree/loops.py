@@ -6,7 +6,7 @@ becomes branches too; the bodies of linalg ops stay as they are.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from xdsl.dialects import cf, func, scf
 from xdsl.dialects.builtin import ModuleOp, TensorType
@@ -16,34 +16,37 @@ from xdsl.transforms.convert_scf_to_cf import ForLowering, IfLowering
 
 from flambeau.ir.builder import erase
 
-
-def has_loops_on_tensors(module: ModuleOp) -> bool:
-    """Whether a program has a loop that IREE cannot take."""
-    return any(_needs_branches(op) for op in module.ops if isinstance(op, func.FuncOp))
+Structured = scf.IfOp | scf.ForOp | scf.WhileOp
 
 
-def loops_to_branches(module: ModuleOp) -> ModuleOp:
-    """A copy of the module without such loops."""
+def is_loop_on_tensors(op: Structured) -> bool:
+    """Whether IREE cannot take a loop."""
+    return isinstance(op, scf.WhileOp) and any(isinstance(o.type, TensorType) for o in op.operands)
+
+
+def with_branches(module: ModuleOp, *needs: Callable[[Structured], bool]) -> ModuleOp:
+    """A copy of the module in which functions with an op that needs it have branches only, or the module itself."""
+
+    def needs_branches(function: Operation) -> bool:
+        return isinstance(function, func.FuncOp) and any(
+            isinstance(op, Structured) and any(need(op) for need in needs) for op in function.walk()
+        )
+
+    if not any(map(needs_branches, module.ops)):
+        return module
     copy = module.clone()
     for function in copy.ops:
-        if isinstance(function, func.FuncOp) and _needs_branches(function):
+        if isinstance(function, func.FuncOp) and needs_branches(function):
             while (op := next(_structured(function.body), None)) is not None:
                 _flatten(op)
     return copy
-
-
-def _needs_branches(function: func.FuncOp) -> bool:
-    return any(
-        isinstance(op, scf.WhileOp) and any(isinstance(o.type, TensorType) for o in op.operands)
-        for op in function.walk()
-    )
 
 
 def _structured(region: Region) -> Iterator[Operation]:
     """The structured ops in the blocks of a region, but not inside other ops."""
     for block in region.blocks:
         for op in block.ops:
-            if isinstance(op, scf.IfOp | scf.ForOp | scf.WhileOp):
+            if isinstance(op, Structured):
                 yield op
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from xdsl.dialects.builtin import ModuleOp
 
 from flambeau.engines.iree.constants import constants_to_tensors, has_reduced_constants
-from flambeau.engines.iree.loops import has_loops_on_tensors, loops_to_branches
+from flambeau.engines.iree.growing import is_growing_loop
+from flambeau.engines.iree.loops import is_loop_on_tensors, with_branches
+from flambeau.engines.iree.registers import passes_narrow_numbers, widen_arguments
 from flambeau.engines.iree.stablehlo_ops import (
     has_dynamic_ops,
     has_scatters,
@@ -25,6 +27,7 @@ def for_iree(module: ModuleOp) -> ModuleOp:
         module = constants_to_tensors(module.clone())
     if has_open_sizes(module):
         module = open_sizes_to_loops(module.clone())
-    if has_loops_on_tensors(module):
-        module = loops_to_branches(module)
-    return module
+    flat = with_branches(module, is_loop_on_tensors, is_growing_loop, passes_narrow_numbers)
+    if flat is not module:
+        widen_arguments(flat)
+    return flat

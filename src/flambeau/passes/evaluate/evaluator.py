@@ -182,6 +182,7 @@ class Evaluator(Tensors, Branches, Loops):
             raise CompileError([diagnostic_for(function, self.stage, "a function with several blocks")])
         old, new = function.body.block, Block()
         self.t, self.entry = TorchEmitter(new), new
+        self.t.location = function.location
         self.values, self.twins, self.visible, self.slots = {}, {}, [], {}
         is_metadata_written = any(getattr(op, "overload", "") in METADATA_WRITES for op in function.walk())
         self.refines_mutable = self.features.tensors or not is_metadata_written
