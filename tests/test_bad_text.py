@@ -150,6 +150,18 @@ def test_what_a_stage_does_not_support_is_a_diagnostic() -> None:
     assert (caught.value.diagnostics[0].line, caught.value.diagnostics[0].hint) == (3, "Try tomorrow.")
 
 
+def test_sums_of_very_many_elements_are_lowered() -> None:
+    huge = "!torch.vtensor<[4294967296,3],f32>"
+    text = f"""func.func @main(%x: {huge}) -> !torch.vtensor<[],f32> {{
+      %none = torch.constant.none
+      %0 = torch.aten.sum %x, %none : {huge}, !torch.none -> !torch.vtensor<[],f32>
+      return %0 : !torch.vtensor<[],f32>
+    }}"""
+    lowered = run_pipeline(parse_text(text, "a.mlir"), "convert-torch-to-linalg")
+    lowered.verify()
+    assert "reduction" in pretty_text(lowered)
+
+
 def test_a_type_that_an_op_does_not_have_is_refused() -> None:
     wrong = GOOD.replace(TYPE, "!torch.vtensor<[2,4],f32>").replace(
         "%x: !torch.vtensor<[2,4]", "%x: !torch.vtensor<[2,3]"

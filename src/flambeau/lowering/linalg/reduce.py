@@ -108,7 +108,8 @@ def _in_two_steps(b: LinalgBuilder, x: Tensor, dims: list[int]) -> tuple[Tensor,
     assert isinstance(length, int)
     if len(dims) > 1 and length <= LONGEST_SERIAL_SUM:
         return x, [last], dims[:-1]
-    inner = next((k for k in range(math.isqrt(length), 15, -1) if length % k == 0), None)
+    longest = min(math.isqrt(length), LONGEST_SERIAL_SUM)
+    inner = next((k for k in range(longest, 15, -1) if length % k == 0), None)
     if inner is None:
         return x, [last], dims[:-1]
     x = b.expand(
