@@ -86,3 +86,96 @@ def test_a_parameter_that_the_program_writes_is_written_back() -> None:
     assert torch.equal(run(torch.ones(2)), torch.full((2,), 2.0))
     assert torch.equal(run(torch.ones(2)), torch.full((2,), 4.0))
     assert torch.equal(model.total, torch.full((2,), 2.0))
+
+
+TARGETS = ["linalg-on-tensors", "stablehlo", "tosa"]
+
+
+def integers(*numbers: int, dtype: torch.dtype = torch.int64) -> torch.Tensor:
+    return torch.tensor(numbers, dtype=dtype)
+
+
+DIVISIONS = {
+    "floor": lambda x, y: x // y,
+    "remainder": lambda x, y: x % y,
+    "fmod": torch.fmod,
+    "trunc": lambda x, y: torch.div(x, y, rounding_mode="trunc"),
+}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int64])
+def test_integers_that_are_divided_by_zero_are_refused(target: str, dtype: torch.dtype) -> None:
+    x, y = integers(7, 5, 100, 9, dtype=dtype), integers(1, 2, 3, 4, dtype=dtype)
+    for function in DIVISIONS.values():
+        run = load(flambeau.compile(function, (x, y), output_type=target))
+        assert torch.equal(run(x, y), function(x, y))
+        with pytest.raises(RunError, match="ZeroDivisionError"):
+            run(x, integers(1, 0, 3, 4, dtype=dtype))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("dtype", [torch.int8, torch.int64])
+def test_the_least_integer_divided_by_minus_one_wraps_around(target: str, dtype: torch.dtype) -> None:
+    """Processors trap; PyTorch itself does so for `trunc`, which is not asked here."""
+    if target == "tosa" and dtype is torch.int64:
+        dtype = torch.int32
+    x, y = integers(torch.iinfo(dtype).min, 7, -7, dtype=dtype), integers(-1, -1, 2, dtype=dtype)
+    for name, function in DIVISIONS.items():
+        run = load(flambeau.compile(function, (x, y), output_type=target))
+        expected = integers(int(x[0]), -7, -3, dtype=dtype) if name == "trunc" else function(x, y)
+        assert torch.equal(run(x, y), expected), name
+
+
+def test_nothing_divided_by_zero_is_nothing() -> None:
+    empty = torch.ones(0, 3, dtype=torch.int64)
+    zeros = torch.zeros(3, dtype=torch.int64)
+    assert load(flambeau.compile(lambda x, y: x // y, (empty, zeros)))(empty, zeros).shape == (0, 3)
+    assert load(flambeau.compile(lambda x: x % 0, (empty,)))(empty).shape == (0, 3)
+    rows = Dim("rows", min=0)
+    run = load(
+        flambeau.compile(
+            lambda x, y: x // y, (torch.ones(2, 3, dtype=torch.int64), zeros), dynamic_shapes=({0: rows}, {})
+        )
+    )
+    assert run(empty, zeros).shape == (0, 3)
+    with pytest.raises(RunError, match="ZeroDivisionError"):
+        run(torch.ones(2, 3, dtype=torch.int64), zeros)
+
+
+def test_a_divisor_that_is_known_needs_no_guard() -> None:
+    x = integers(4, 5)
+    assert asserts(flambeau.compile(lambda x: x // 3 + x % 5 - x.fmod(7), (x,))) == 0
+    with pytest.raises(flambeau.CompileError, match="divided by zero"):
+        flambeau.compile(lambda x: x % 0, (x,))
+
+
+ROWS: dict[str, tuple[Any, torch.Tensor]] = {
+    "index": (lambda x, i: x[i], integers(0, 1)),
+    "gather": (lambda x, i: x.gather(0, i), integers(0, 1, 1, 2).reshape(2, 2)),
+    "take": (lambda x, i: x.take(i), integers(0, 1)),
+    "embedding": (lambda x, i: torch.nn.functional.embedding(i, x), integers(0, 1)),
+    "index_put": (lambda x, i: x.index_put((i,), torch.ones(3)), integers(0, 1)),
+    "scatter_reduce": (
+        lambda x, i: x.scatter_reduce(0, i, torch.ones(2, 2), "sum"),
+        integers(0, 1, 1, 2).reshape(2, 2),
+    ),
+    "index_add": (lambda x, i: x.index_add(0, i, torch.ones(2, 3)), integers(0, 1)),
+    "cross_entropy": (torch.nn.functional.cross_entropy, integers(0, 1, 2, 1)),
+}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", ROWS)
+def test_indices_out_of_range_are_refused(name: str, target: str) -> None:
+    function, fine = ROWS[name]
+    x = torch.arange(12.0).reshape(4, 3)
+    run = load(flambeau.compile(function, (x, fine), output_type=target))
+    torch.testing.assert_close(run(x, fine), function(x, fine))
+    for wrong in (77, -77):
+        indices = fine.clone()
+        indices.view(-1)[1] = wrong
+        with pytest.raises((IndexError, RuntimeError)):
+            function(x, indices)
+        with pytest.raises(RunError, match="out of range"):
+            run(x, indices)

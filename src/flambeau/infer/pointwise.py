@@ -166,7 +166,7 @@ def complex_(real: Meta, imaginary: Meta) -> Meta:
 @infer_rule(
     "aten.sigmoid_backward", "aten.tanh_backward", "aten.gelu_backward", "aten.threshold_backward",
     "aten.leaky_relu_backward", "aten.elu_backward", "aten.hardtanh_backward", "aten.softplus_backward",
-    "aten._prelu_kernel",
+    "aten._prelu_kernel", "aten.hardshrink_backward", "aten.softshrink_backward",
 )  # fmt: skip
 def of_tensors(*args: Any) -> Meta:
     """The tensors decide, whatever numbers are among them."""

@@ -209,13 +209,13 @@ class Element:
         other = self.like(other)
         if self.dtype.is_float:
             return (self / other).trunc()
-        return self.emit(arith.DivSIOp if self.dtype.signed else arith.DivUIOp, (self, other))
+        return self._integer_quotient(other, arith.DivSIOp)
 
     def floor_divide(self, other: Operand) -> Element:
         """Division rounded down; for floats exactly as PyTorch computes it, through the remainder."""
         other = self.like(other)
         if not self.dtype.is_float:
-            return self.emit(arith.FloorDivSIOp if self.dtype.signed else arith.DivUIOp, (self, other))
+            return self._integer_quotient(other, arith.FloorDivSIOp)
         rest = self.fmod(other)
         quotient = (self - rest) / other
         quotient = ((rest != 0) & ((other < 0) ^ (rest < 0))).select(quotient - 1, quotient)
@@ -231,7 +231,35 @@ class Element:
         other = self.like(other)
         if self.dtype.is_float:
             return self.emit(RemFOp, (self, other), properties=_FAST)
-        return self.emit(arith.RemSIOp if self.dtype.signed else arith.RemUIOp, (self, other))
+        # A divisor of 1 leaves the rest that -1 leaves.
+        return self.emit(arith.RemSIOp if self.dtype.signed else arith.RemUIOp, (self, other._safe_divisor()))
+
+    def _integer_quotient(self, other: Element, signed_op: type[Operation]) -> Element:
+        """A quotient of integers that traps for no operands; -1 wraps the least integer around, as in PyTorch."""
+        safe = other._safe_divisor()
+        if not self.dtype.signed:
+            return self.emit(arith.DivUIOp, (self, safe))
+        quotient = self.emit(signed_op, (self, safe))
+        return quotient if safe is other else (other == -1).select(-self, quotient)
+
+    def _safe_divisor(self) -> Element:
+        """This integer, or 1 in the place of 0 and -1, by which processors cannot divide every number.
+
+        That a divisor is not zero is for the rule to guard; the guard may run after this loop.
+        """
+        number = self._constant()
+        if number is not None and number not in (0, -1):
+            return self
+        unsafe = self == 0
+        if self.dtype.signed:
+            unsafe = unsafe | (self == -1)
+        return unsafe.select(self.like(1), self)
+
+    def _constant(self) -> int | None:
+        """The integer that this is known to be."""
+        owner = self.value.owner
+        attr = owner.properties["value"] if isinstance(owner, arith.ConstantOp) else None
+        return attr.value.data if isinstance(attr, IntegerAttr) else None
 
     def remainder(self, other: Operand) -> Element:
         """The remainder with the sign of the divisor, Python's `%`."""

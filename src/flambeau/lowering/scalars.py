@@ -62,12 +62,25 @@ def _int_rule(name: str, python: Callable[[Any, Any], Any], method: str) -> None
         return python(x, y) if is_known(x, y) else getattr(b, method)(x, y)
 
 
+def _dividing_rule(name: str, python: Callable[[Any, Any], Any], method: str) -> None:
+    @rule(f"{name}.int")
+    def apply(b: LoweringBuilder, x: Size, y: Size) -> Any:
+        if is_known(y) and y == 0:
+            raise Unsupported("an integer is divided by zero")
+        if is_known(x, y):
+            return python(x, y)
+        not_zero = b.compare("ne", y, 0)
+        b.guard(not_zero, "ZeroDivisionError: an integer is divided by zero")
+        return getattr(b, method)(x, b.select(not_zero, y, 1))
+
+
 for _name, _python, _method in (
     ("aten.add", operator.add, "add"), ("aten.sub", operator.sub, "sub"), ("aten.mul", operator.mul, "mul"),
-    ("aten.floordiv", operator.floordiv, "floordiv"), ("aten.remainder", operator.mod, "mod"),
     ("prim.max", max, "maximum"), ("prim.min", min, "minimum"),
 ):  # fmt: skip
     _int_rule(_name, _python, _method)
+_dividing_rule("aten.floordiv", operator.floordiv, "floordiv")
+_dividing_rule("aten.remainder", operator.mod, "mod")
 
 
 @rule("aten.neg.int")
@@ -116,7 +129,18 @@ def _float_rule(names: tuple[str, ...], python: Callable[[Any, Any], Any]) -> No
 
 for _name, _python in (("add", operator.add), ("sub", operator.sub), ("mul", operator.mul)):
     _float_rule((f"aten.{_name}.float", f"aten.{_name}.int_float", f"aten.{_name}.float_int"), _python)
-_float_rule(("aten.div.float", "aten.div.int", "aten.div"), operator.truediv)
+
+
+@rule("aten.div.float", "aten.div.int", "aten.div")
+def div(b: LoweringBuilder, x: Any, y: Any) -> Any:
+    if is_known(y) and y == 0:
+        raise Unsupported("a number is divided by zero")
+    if is_known(x, y):
+        return x / y
+    divisor = as_float(b, y)
+    if not is_known(y):
+        b.guard((divisor != 0).value, "ZeroDivisionError: a number is divided by zero")
+    return (as_float(b, x) / divisor).value
 
 
 @rule("aten.Float.Scalar", "aten.Float.int")

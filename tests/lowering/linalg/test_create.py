@@ -5,6 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 from support import check, check_all
+from torch import Tensor, nn
+
+import flambeau
+from flambeau import torchscript
+from flambeau.engines.errors import RunError
 
 X = torch.randn(3, 5)
 
@@ -73,3 +78,42 @@ def test_triangles(dynamic: bool) -> None:
 
 def test_scalars_become_0d_tensors() -> None:
     check(lambda x: x * torch.scalar_tensor(2.0), X)
+
+
+@pytest.mark.parametrize("output_type", ["linalg-on-tensors", "stablehlo", "tosa"])
+def test_a_number_taken_out_of_a_tensor_keeps_its_sign(output_type: str) -> None:
+    """IREE's virtual machine has no 8- and 16-bit numbers: -56 came out as 200."""
+    numbers = [
+        (torch.int8, -56),
+        (torch.int16, -300),
+        (torch.uint8, 200),
+        (torch.float16, -1.5),
+        (torch.bfloat16, -2.5),
+    ]
+    arguments = [torch.tensor(value, dtype=dtype) for dtype, value in numbers]
+    model = torch.jit.script(Taken())
+    places = [torchscript.TensorPlaceholder([], dtype) for dtype, _ in numbers]
+    run = flambeau.load(torchscript.compile(model, places, output_type=output_type), profile="quick")
+    assert run(*arguments) == model(*arguments)
+
+
+class Taken(nn.Module):
+    def forward(
+        self, a: Tensor, b: Tensor, c: Tensor, d: Tensor, e: Tensor
+    ) -> tuple[int, int, int, int, int, float, float, float, float]:
+        return int(a), int(b), int(c), int(d), int(e), float(a), float(c), float(d), float(e)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), 1e30])
+def test_a_float_that_is_no_64_bit_integer_is_refused(value: float) -> None:
+    place = torchscript.TensorPlaceholder([], torch.float32)
+    program = torchscript.compile(torch.jit.script(AsInt()), [place], output_type="linalg-on-tensors")
+    run = flambeau.load(program, profile="quick")
+    assert run(torch.tensor(-7.9)) == -7
+    with pytest.raises(RunError, match="64-bit integer"):
+        run(torch.tensor(value))
+
+
+class AsInt(nn.Module):
+    def forward(self, x: Tensor) -> int:
+        return int(x)

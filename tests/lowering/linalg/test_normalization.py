@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 import torch
-from support import check, check_all
+from support import assert_same, check, check_all
 from torch.nn import functional as F
 
+import flambeau
 from flambeau.diagnostics import Unsupported
 from flambeau.lowering.linalg.normalization import batch_norm
 
@@ -190,3 +191,16 @@ def test_instance_norm(dynamic: bool) -> None:
         ],
         dynamic=dynamic,
     )
+
+
+def test_gradients_that_are_masked_are_none() -> None:
+    gradient, x, weight = torch.randn(2, 3, 4), torch.randn(2, 3, 4), torch.randn(3)
+
+    def backward(gradient: torch.Tensor, x: torch.Tensor, weight: torch.Tensor) -> Any:
+        saved = (torch.zeros(3), torch.ones(3))
+        op = torch.ops.aten.native_batch_norm_backward
+        return op(gradient, x, weight, None, None, *saved, True, 1e-5, [False, True, True])
+
+    got = flambeau.load(flambeau.compile(backward, (gradient, x, weight)), profile="quick")(gradient, x, weight)
+    assert got[0] is None
+    assert_same(list(got[1:]), list(backward(gradient, x, weight)[1:]), rtol=1e-4, atol=1e-4)

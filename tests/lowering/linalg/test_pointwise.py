@@ -10,6 +10,8 @@ import torch
 import torch.nn.functional as F
 from support import check, check_all
 
+import flambeau
+
 NAN, INF = float("nan"), float("inf")
 EDGES = torch.tensor([0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.5, -2.5, 1e-8, -1e-8, 88.0, -88.0, INF, -INF, NAN])
 INTS = torch.tensor([0, 1, -1, 2, -2, 3, -3, 7, -7, 127, -128, 2**31 - 1, -(2**31)], dtype=torch.int64)
@@ -246,3 +248,17 @@ def test_functions_of_complex_numbers() -> None:
 def test_zero_dims_and_no_elements() -> None:
     every([torch.exp, lambda v: v + 1, lambda v: v * v > 0], torch.tensor(2.0))
     every([torch.exp, lambda v: v + 1, lambda v: v > 0], torch.empty(0, 3))
+
+
+def test_gradients_of_thresholds_promote_their_operands() -> None:
+    half, single = torch.tensor([1.0, 2.0, -3.0, 0.5]).half(), torch.tensor([0.1, -0.2, 0.3, float("nan")])
+    ops = (torch.ops.aten.hardshrink_backward, torch.ops.aten.softshrink_backward)
+    check_all([(lambda g, x, op=op: op(g, x, 0.2), pair) for op in ops for pair in ((half, single), (single, half))])
+    check(lambda g, x: torch.ops.aten.threshold_backward(g, x, 0.2), single, half)
+    with pytest.raises(flambeau.CompileError, match="traces another dtype"):
+        check(lambda g, x: torch.ops.aten.threshold_backward(g, x, 0.2), half, single)
+
+
+def test_a_float_that_is_not_a_number_is_true() -> None:
+    x = torch.tensor([float("nan"), 0.0, -0.0, float("inf"), -1e-6])
+    check_all([(lambda x: x.to(torch.bool), (x.to(d),)) for d in (torch.float16, torch.bfloat16, torch.float32)])

@@ -426,8 +426,8 @@ def _operator(name: str) -> Any:
 
 _NEEDS_CONTIGUOUS = frozenset(
     {
-        "aten.view", "aten.view.dtype", "aten._unsafe_view", "aten._reshape_alias", "aten.as_strided",
-        "aten.as_strided_scatter", "aten.view_as_complex",
+        "aten.view", "aten.view.dtype", "aten._unsafe_view", "aten._reshape_alias",
+        "aten.view_as_complex",
     }
 )  # fmt: skip
 """Ops that look at how a tensor lies in memory. A value lies nowhere in particular: they see it in order."""

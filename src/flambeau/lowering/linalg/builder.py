@@ -12,17 +12,19 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from flambeau.dialects.linalg_named import implied_properties, named_op, segments
 from flambeau.ir import dtypes
 from flambeau.ir.dtypes import DType
-from flambeau.lowering.builder import INDEX, Size, Tensor
+from flambeau.lowering.builder import INDEX, Size, Tensor, wrap
 from flambeau.lowering.element import Element
 from flambeau.lowering.linalg.generic import Body, MapResult
 from flambeau.lowering.linalg.shapes import ShapeBuilder
+
+ZERO_DIVISION = "ZeroDivisionError: an integer is divided by zero"
 
 
 class LinalgBuilder(ShapeBuilder):
     """Builds linalg on tensors."""
 
-    index_guards = True
-    """Whether to check at run time that indices are in range, as PyTorch does."""
+    content_guards = True
+    """Whether to check contents at run time as PyTorch does: indices in range, divisors that are not zero."""
     loads_are_cheap = True
     """Whether a body may load any element; where it may not, a load is a gather."""
     has_scatter = False
@@ -252,21 +254,65 @@ class LinalgBuilder(ShapeBuilder):
 
     def check_range(self, indices: Tensor, size: Size, message: str, negative: bool = True) -> None:
         """Guard that every index is in [-size, size), or in [0, size) where the op takes no negative ones."""
-        if not self.index_guards:
+        numbers = self.known_integers(indices)
+        if numbers is not None and isinstance(size, int):
+            self.guard(all((-size if negative else 0) <= n < size for n in numbers), message)
             return
-        limit = self.index(size)
 
-        def in_range(e: Element, acc: Element) -> Element:
-            bound = self.scalar(limit)
+        def in_range(e: Element) -> Element:
+            bound = self.element(size, dtypes.int64)
             wide = e.to(dtypes.int64)
-            return acc & (wide < bound) & (wide >= (-bound if negative else 0))
+            return (wide < bound) & (wide >= (-bound if negative else 0))
 
-        flat = self.reduce([indices], range(indices.rank), [(True, dtypes.bool_)], in_range)[0]
-        self.guard(self.value(tensor.ExtractOp, (flat.value,), dtypes.bool_.builtin), message)
+        self.check_elements(indices, in_range, message)
+
+    def known_integers(self, x: Tensor) -> list[int] | None:
+        """The elements of a small constant; None where they are not known."""
+        owner = x.value.owner
+        attr = owner.properties.get("value") if isinstance(owner, Operation) else None
+        if not x.dtype.is_int or not isinstance(attr, DenseIntOrFPElementsAttr) or len(attr.data.data) > 4096:
+            return None
+        return [int(v) for v in attr.get_values()]
+
+    def check_elements(self, x: Tensor, holds: Callable[[Element], Element], message: str) -> None:
+        """Guard that a condition holds for every element."""
+        if not self.content_guards or 0 in x.shape:
+            return
+        every = self.reduce([x], range(x.rank), [(True, dtypes.bool_)], lambda e, acc: acc & holds(e))[0]
+        self.guard(self.item(every), message)
+
+    def check_divisor(self, dividend: Any, divisor: Any, dtype: DType) -> None:
+        """Guard that no integer is divided by zero in a dtype; where there is nothing to divide, anything goes."""
+        if not self.content_guards or not dtype.is_int:
+            return
+        if any(isinstance(v, Tensor) and 0 in v.shape for v in (dividend, divisor)):
+            return
+        if isinstance(divisor, Tensor):
+            numbers = self.known_integers(divisor)
+            if numbers is not None and all(wrap(n, dtype) for n in numbers):
+                return
+            # What is broadcast along an empty dim divides nothing.
+            if isinstance(dividend, Tensor) and None in dividend.shape:
+                divisor = self.broadcast_to(divisor, self.broadcast_sizes(self.sizes(dividend), self.sizes(divisor)))
+            self.check_elements(divisor, lambda e: e.to(dtype) != 0, ZERO_DIVISION)
+            return
+        nothing = self.compare("eq", self.product(self.sizes(dividend)), 0)
+        if not isinstance(divisor, SSAValue):
+            self.guard(wrap(int(divisor), dtype) != 0 or nothing, ZERO_DIVISION)
+            return
+        is_fine = self.scalar_bool(nothing) | (self.scalar(divisor).to(dtype) != 0)
+        self.guard(is_fine.value, ZERO_DIVISION)
 
     def item(self, x: Tensor) -> SSAValue:
         """The one element of a tensor as a scalar value."""
         return self.value(tensor.ExtractOp, (x.value, *[self.index(0)] * x.rank), x.dtype.builtin)
+
+    def number_of(self, x: Tensor, dtype: DType) -> SSAValue:
+        """The one element of a tensor as a scalar of another dtype.
+
+        Converted before it is taken out: IREE's virtual machine has no 8- and 16-bit numbers, it reads -56 as 200.
+        """
+        return self.item(self.to(x, dtype))
 
 
 def window_properties(strides: Sequence[int], dilations: Sequence[int]) -> dict[str, Attribute]:

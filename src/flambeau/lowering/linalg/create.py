@@ -87,26 +87,26 @@ def num_to_tensor(b: LinalgBuilder, value: Any, *_: Any) -> Tensor:
 
 @linalg_rule("aten.item", "aten._local_scalar_dense", "aten.ScalarImplicit")
 def item(b: LinalgBuilder, x: Tensor) -> Any:
-    value = b.item(x)
-    element = Element(b, value, x.dtype)
     if x.dtype.is_float:
-        return element.to(dtypes.float64).value
-    return value if x.dtype.is_bool else b.as_index(element)
+        return float_of(b, x)
+    return b.item(x) if x.dtype.is_bool else int_of(b, x)
 
 
 @linalg_rule("aten.Bool.Tensor")
 def bool_of(b: LinalgBuilder, x: Tensor) -> Any:
-    return Element(b, b.item(x), x.dtype).to(dtypes.bool_).value
+    return b.number_of(x, dtypes.bool_)
 
 
 @linalg_rule("aten.Int.Tensor", "aten.IntImplicit")
 def int_of(b: LinalgBuilder, x: Tensor) -> Any:
-    return b.as_index(Element(b, b.item(x), x.dtype).to(dtypes.int64))
+    if x.dtype.is_float:
+        b.check_elements(x, lambda e: abs(e.to(e.dtype.compute)) < 2.0**63, "a float that is no 64-bit integer")
+    return b.as_index(Element(b, b.number_of(x, dtypes.int64), dtypes.int64))
 
 
 @linalg_rule("aten.Float.Tensor", "aten.FloatImplicit")
 def float_of(b: LinalgBuilder, x: Tensor) -> Any:
-    return Element(b, b.item(x), x.dtype).to(dtypes.float64).value
+    return b.number_of(x, dtypes.float64)
 
 
 # --- Counting ---

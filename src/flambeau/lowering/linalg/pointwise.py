@@ -5,9 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from flambeau.diagnostics import Unsupported
+from flambeau.infer.promotion import promote_operands
 from flambeau.ir import dtypes
 from flambeau.lowering import complex_functions
+from flambeau.lowering.builder import Tensor
 from flambeau.lowering.element import Element
+from flambeau.lowering.linalg.builder import LinalgBuilder
 from flambeau.lowering.linalg.rules import pointwise
 
 # --- Arithmetic ---
@@ -38,22 +42,28 @@ def div(x: Element, y: Any) -> Element:
     return x / y
 
 
-@pointwise("aten.div.Tensor_mode", "aten.div.Scalar_mode")
+def guard_divisor(b: LinalgBuilder, x: Any, y: Any, mode: str | None = "floor") -> None:
+    """Integers that are divided by zero make PyTorch raise; floats give infinity or NaN."""
+    if mode is not None:
+        b.check_divisor(x, y, b.out_dtype)
+
+
+@pointwise("aten.div.Tensor_mode", "aten.div.Scalar_mode", guard=guard_divisor)
 def div_mode(x: Element, y: Any, mode: str | None) -> Element:
     return {None: x.__truediv__, "floor": x.floor_divide, "trunc": x.trunc_divide}[mode](y)
 
 
-@pointwise("aten.floor_divide", "aten.floor_divide.Scalar")
+@pointwise("aten.floor_divide", "aten.floor_divide.Scalar", guard=guard_divisor)
 def floor_divide(x: Element, y: Any) -> Element:
     return x.floor_divide(y)
 
 
-@pointwise("aten.remainder.Tensor", "aten.remainder.Scalar")
+@pointwise("aten.remainder.Tensor", "aten.remainder.Scalar", guard=guard_divisor)
 def remainder(x: Element, y: Any) -> Element:
     return x.remainder(y)
 
 
-@pointwise("aten.fmod.Tensor", "aten.fmod.Scalar")
+@pointwise("aten.fmod.Tensor", "aten.fmod.Scalar", guard=guard_divisor)
 def fmod(x: Element, y: Any) -> Element:
     return x.fmod(y)
 
@@ -490,6 +500,25 @@ def threshold(x: Element, limit: Any, value: Any) -> Element:
     return (x <= limit).select(x.like(value), x)
 
 
+def guard_mixed(b: LinalgBuilder, gradient: Tensor, x: Tensor, *_: Any) -> None:
+    """When PyTorch traces, it gives the dtype of the gradient; when it computes, that of both."""
+    if b.out_dtype is not promote_operands([(t.dtype, t.rank) for t in (gradient, x)]):
+        raise Unsupported(
+            f"operands of {gradient.dtype} and {x.dtype}, for which PyTorch traces another dtype than it computes",
+            "Convert both to one dtype first.",
+        )
+
+
+@pointwise("aten.threshold_backward", guard=guard_mixed)
+def threshold_backward(gradient: Element, x: Element, limit: Any) -> Element:
+    return (x <= limit).select(x.like(0), gradient)
+
+
+@pointwise("aten.hardshrink_backward", "aten.softshrink_backward")
+def shrink_backward(gradient: Element, x: Element, limit: Any) -> Element:
+    return ((x >= -limit) & (x <= limit)).select(x.like(0), gradient)
+
+
 @pointwise("aten._prelu_kernel")
 def prelu(x: Element, weight: Element) -> Element:
     return (x > 0).select(x, x * weight)
@@ -512,6 +541,5 @@ def gcd(x: Element, y: Element) -> Element:
     a, b = abs(x), abs(y)
     for _ in range({8: 12, 16: 24, 32: 47, 64: 92}[x.dtype.bits]):
         done = b == 0
-        safe = done.select(b.like(1), b)
-        a, b = done.select(a, b), done.select(b, a.fmod(safe))
+        a, b = done.select(a, b), done.select(b, a.fmod(b))
     return a

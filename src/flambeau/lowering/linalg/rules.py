@@ -18,17 +18,22 @@ LINALG_RULES = RuleTable("linalg")
 linalg_rule = LINALG_RULES
 
 
-def pointwise(*names: str, inputs: str = "result") -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def pointwise(
+    *names: str, inputs: str = "result", guard: Callable[..., None] | None = None
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Declare an elementwise op by what it does to one element.
 
     The function gets one argument for each of the schema: tensors arrive as Elements, constants as Python values.
     `inputs` says in which dtype the Elements come: `result` (that of the result), `common` (what the operands promote
     to, for comparisons), `own` (unconverted). 16-bit floats are computed in f32, as in PyTorch.
+    `guard` gets the builder and the arguments first: what it checks is checked for the whole program.
     """
 
     def register(body: Callable[..., Any]) -> Callable[..., Any]:
         @linalg_rule(*names)
         def rule(b: LinalgBuilder, *args: Any) -> Any:
+            if guard is not None:
+                guard(b, *args)
             return apply_pointwise(b, args, body, inputs)
 
         return body

@@ -410,10 +410,29 @@ def unfold(b: LinalgBuilder, x: Tensor, dim: int, size: int, step: int) -> Tenso
     return b.generate([*sizes[:at], windows, *sizes[at + 1 :], size], x.dtype, source)
 
 
+def _or(b: LinalgBuilder, first: bool | SSAValue, second: bool | SSAValue) -> bool | SSAValue:
+    if isinstance(first, bool) and isinstance(second, bool):
+        return first or second
+    return (b.scalar_bool(first) | b.scalar_bool(second)).value
+
+
 @linalg_rule("aten.as_strided", "aten.as_strided_copy")
 def as_strided(b: LinalgBuilder, x: Tensor, sizes: list[Size], strides: list[Size], offset: Any) -> Tensor:
-    # Values are contiguous here, so that strides count elements of the flattened tensor.
-    flat = b.reshape(x, [b.product(b.sizes(x))])
+    # What reaches this point lies in order, so that strides count elements of the flattened tensor.
+    total = b.product(b.sizes(x))
+    flat = b.reshape(x, [total])
+    last: Size = offset or 0
+    for size, stride in zip(sizes, strides, strict=True):
+        last = b.add(last, b.mul(b.sub(size, 1), stride))
+    if any(isinstance(s, int) and s == 0 for s in sizes):
+        return b.empty(sizes, x.dtype)
+    if isinstance(last, int) and isinstance(total, int):
+        b.guard(last < total, f"a strided view up to element {last} of a tensor that has {total}")
+    else:
+        b.guard(
+            _or(b, b.compare("slt", last, total), b.compare("eq", b.product(sizes), 0)),
+            "a strided view that ends outside",
+        )
 
     def source(*at: SSAValue) -> Any:
         position: Size = offset or 0

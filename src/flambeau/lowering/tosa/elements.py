@@ -31,6 +31,7 @@ from flambeau.ir import dtypes
 from flambeau.ir.builder import OpBuilder
 from flambeau.ir.dtypes import DType
 from flambeau.lowering.builder import INDEX, Size, Tensor, tensor_type
+from flambeau.lowering.element import Element
 from flambeau.lowering.tosa import wide
 from flambeau.lowering.tosa.constants import (
     NUMPY,
@@ -129,6 +130,23 @@ class ElementBuilder(WholeBuilder):
         if held == x.dtype.builtin:
             return number
         return OpBuilder.value(self, arith.ExtSIOp, (number,), x.dtype.builtin)
+
+    def known_integers(self, x: Tensor) -> list[int] | None:
+        array = array_of(x.value)
+        return None if array is None or not x.dtype.is_int else [int(v) for v in array.flat]
+
+    def number_of(self, x: Tensor, dtype: DType) -> SSAValue:
+        if x.dtype is dtype:
+            return self.item(x)
+        if not (dtype is dtypes.float64 and x.dtype.is_int):
+            held = dtypes.float32 if dtype is dtypes.float64 else dtype
+            number = self.item(self.to(x, held))
+            return number if held is dtype else OpBuilder.value(self, arith.ExtFOp, (number,), f64)
+        # TOSA's floats have 24 bits: both halves of an integer fit, and are put together outside.
+        high = self.elementwise([x], lambda e: (e.to(dtypes.int64) >> 16).to(dtypes.float32), dtypes.float32)
+        low = self.elementwise([x], lambda e: (e.to(dtypes.int64) & 0xFFFF).to(dtypes.float32), dtypes.float32)
+        upper, lower = (Element(self, self.number_of(t, dtype), dtype) for t in (high, low))
+        return (upper * 65536.0 + lower).value
 
     def real(self, value: SSAValue) -> SSAValue:
         """A value as the result of an op."""

@@ -6,6 +6,7 @@ from typing import Any
 
 from flambeau.lowering.builder import Tensor
 from flambeau.lowering.element import Element
+from flambeau.lowering.linalg.pointwise import guard_divisor
 from flambeau.lowering.linalg.rules import apply_pointwise
 from flambeau.lowering.tosa.builder import TosaBuilder
 from flambeau.lowering.tosa.rules import tosa_rule
@@ -38,6 +39,7 @@ def div_mode(b: TosaBuilder, x: Tensor, y: Any, mode: str | None) -> Tensor:
             return p.floor_divide(q)
         return whole(p, q) if p.dtype.is_float else p.trunc_divide(q)
 
+    guard_divisor(b, x, y, mode)
     return apply_pointwise(b, (x, y, mode), body)
 
 

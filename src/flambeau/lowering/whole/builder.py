@@ -49,7 +49,6 @@ KINDS = {
 class WholeBuilder(LinalgBuilder):
     """Runs the bodies of rules on whole tensors. Targets implement the methods under "What a target gives"."""
 
-    index_guards = False
     loads_are_cheap = False
     has_scatter = True
 

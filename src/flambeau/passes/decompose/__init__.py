@@ -18,7 +18,8 @@ from flambeau.ir.conversion import Conversion, RuleTable
 from flambeau.passes.decompose.rules import DECOMPOSITIONS
 
 FAMILIES = (
-    "distance", "fft", "index", "loss", "matmul", "pointwise", "reduce", "sample", "search", "segment", "sort", "view",
+    "distance", "fft", "index", "loss", "matmul", "pointwise", "reduce", "sample", "search", "segment", "sort",
+    "storage", "view",
 )  # fmt: skip
 
 
@@ -52,6 +53,9 @@ class Decomposition(Conversion):
             new = rule(self.builder, *(python_value(v) for v in op.operands))
         except InferenceError as e:
             raise Unsupported(str(e)) from e
+        if new is None:
+            # The rule says that this one is as simple as it gets.
+            return
         for old, value in zip(op.results, new if isinstance(new, tuple) else (new,), strict=True):
             value.name_hint = old.name_hint
             old.replace_all_uses_with(value)

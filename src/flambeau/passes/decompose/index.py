@@ -54,13 +54,15 @@ def embedding_bag(
         result = t.div(result, t.to(t.unsqueeze(t.clamp(members, 1), 1), wide))
     if mode == SUM and padding_idx < 0 and t.dtype(weight) in (dtypes.float32, dtypes.float16):
         offset_to_bag = t.slice(offset_to_bag, 0, 0, 0)  # PyTorch has a kernel for this case that needs none.
+    if mode == SUM:
+        bag_size = t.zeros_like(bag_size)  # PyTorch counts only where it divides.
     return t.to(result, t.dtype(weight)), offset_to_bag, bag_size, bag_size
 
 
 def _greatest(
     t: TorchBuilder, weight: SSAValue, indices: SSAValue, bag: SSAValue, is_member: SSAValue, members: SSAValue
 ) -> tuple[SSAValue, SSAValue]:
-    """The greatest of each column in each bag, and the row of the table that it is from; 0 and -1 of empty bags."""
+    """The greatest of each column in each bag, and the row of the table that it is from; 0 and 0 of empty bags."""
     [bags], [count] = t.shape(members), t.shape(bag)
     width = t.shape(weight)[1]
     owner = t.unsqueeze(t.arange(bags, dtype=dtypes.int64), 1)
@@ -70,12 +72,19 @@ def _greatest(
     is_empty = t.unsqueeze(t.eq(members, 0), 1)
     row: Any = t.index_select(indices, 0, t.reshape(at, [-1]))
     row = t.reshape(row, [bags, width])
-    return t.where(is_empty, t.zeros_like(values), values), t.where(is_empty, t.full_like(row, -1), row)
+    return t.where(is_empty, t.zeros_like(values), values), t.where(is_empty, t.zeros_like(row), row)
 
 
 @decomposition("aten._embedding_bag_forward_only")
-def embedding_bag_forward_only(t: TorchBuilder, weight: SSAValue, indices: SSAValue, *rest: Any) -> Four:
-    return embedding_bag(t, weight, indices, *rest)
+def embedding_bag_forward_only(
+    t: TorchBuilder, weight: SSAValue, indices: SSAValue, offsets: SSAValue, *rest: Any
+) -> Four:
+    result, offset_to_bag, *_ = four = embedding_bag(t, weight, indices, offsets, *rest)
+    if rest[1] == SUM:
+        # Where nothing is counted, PyTorch leaves one zero for each offset, the last one too.
+        nothing = t.zeros_like(offsets)
+        return result, offset_to_bag, nothing, nothing
+    return four
 
 
 @decomposition("aten.embedding_renorm")

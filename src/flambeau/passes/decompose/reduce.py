@@ -6,13 +6,27 @@ from typing import Any
 
 from xdsl.ir import SSAValue
 
-from flambeau.infer.builder import TorchBuilder
+from flambeau.infer.builder import TorchBuilder, meta_of
+from flambeau.infer.rules import promoted
 from flambeau.ir import dtypes
 from flambeau.passes.decompose.rules import decomposition
 
 
+def _broadcast(t: TorchBuilder, x: SSAValue, y: SSAValue) -> tuple[SSAValue, SSAValue]:
+    """Both in the shape that they have together."""
+    shapes = [t.shape(x), t.shape(y)]
+    rank = max(map(len, shapes))
+    first, second = ([1] * (rank - len(s)) + s for s in shapes)
+    sizes = [n if m == 1 or (isinstance(n, int) and n != 1) else m for m, n in zip(first, second, strict=True)]
+    return t.expand(x, sizes), t.expand(y, sizes)
+
+
 @decomposition("aten.cosine_similarity")
 def cosine_similarity(t: TorchBuilder, x: SSAValue, y: SSAValue, dim: int, eps: float) -> SSAValue:
+    # What is repeated along the dim counts as often in its length.
+    dtype = promoted(meta_of(x), meta_of(y))
+    x, y = _broadcast(t, t.to(x, dtype), t.to(y, dtype))
+
     def length(v: SSAValue) -> Any:
         return t.clamp(t.linalg_vector_norm(v, 2, [dim], True), eps)
 

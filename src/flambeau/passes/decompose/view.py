@@ -9,7 +9,6 @@ from xdsl.ir import SSAValue
 
 from flambeau.diagnostics import Unsupported
 from flambeau.infer.builder import TorchBuilder
-from flambeau.ir import dtypes
 from flambeau.passes.decompose.rules import decomposition
 
 
@@ -49,6 +48,7 @@ def _over(t: TorchBuilder, size: int | SSAValue, factor: int) -> int | SSAValue:
     return t.op("aten.floordiv.int", (size, t.constant(factor)), (size.type,))[0]
 
 
+<<<<<<< HEAD
 @decomposition("prims.as_strided_scatter", "aten.as_strided_scatter")
 def as_strided_scatter(
     t: TorchBuilder, x: SSAValue, source: SSAValue, sizes: list[int], strides: list[int], offset: int | None
@@ -62,6 +62,8 @@ def as_strided_scatter(
     return t.reshape(t.index_put(flat, [t.reshape(at, [-1])], t.reshape(source, [-1])), t.shape(x))
 
 
+=======
+>>>>>>> ad7590d (Guards on contents on every target, strided views of memory, numbers that keep their sign)
 @decomposition("aten.resize")
 def resize(t: TorchBuilder, x: SSAValue, sizes: list[Any], memory_format: Any) -> SSAValue:
     """The same elements in another shape; there may be fewer, but what more of them would be is not defined."""

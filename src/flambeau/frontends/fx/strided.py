@@ -1,0 +1,87 @@
+"""Strided views of memory in terms of values: PyTorch's fake tensors know how each tensor lies in its storage."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from flambeau.diagnostics import Unsupported
+
+STRIDED = frozenset({"aten.as_strided", "aten.as_strided_copy"})
+SCATTERED = frozenset({"aten.as_strided_scatter", "prims.as_strided_scatter"})
+"""Ops that ask how a tensor lies in memory."""
+
+_HINT = "Call .clone(memory_format=torch.contiguous_format) on the tensor first."
+
+
+@dataclass
+class Memory:
+    """A storage: the node that fills it, the order of dims in which that lies in memory, and where it begins there."""
+
+    source: Node
+    order: list[int]
+    start: int
+
+    @property
+    def is_in_order(self) -> bool:
+        return self.order == list(range(len(self.order)))
+
+
+def memory_of(node: Node) -> Memory | None:
+    """The storage of a node's value; None where no fake tensor tells."""
+    meta = node.meta.get("val")
+    if not isinstance(meta, torch.Tensor):
+        return None
+    storage = meta.untyped_storage()._cdata
+    source = next(n for n in node.graph.nodes if _storage(n) == storage)
+    whole = source.meta["val"]
+    if whole.dtype != meta.dtype:
+        raise Unsupported("a strided view of memory that holds another dtype", _HINT)
+    if not _is_static(whole):
+        # Sizes that only the run time knows: in order, or not at all.
+        if not whole.is_contiguous():
+            raise Unsupported("a strided view of a tensor that does not lie in order", _HINT)
+        return Memory(source, list(range(whole.dim())), 0)
+    order = _order(whole)
+    if order is None:
+        raise Unsupported("a strided view of a tensor with gaps or overlaps in memory", _HINT)
+    return Memory(source, order, whole.storage_offset())
+
+
+def begins_at(node: Node) -> Any:
+    """Where in its storage a node's value begins."""
+    return node.meta["val"].storage_offset()
+
+
+def lies_in_order(node: Node) -> bool:
+    """Whether a value is the whole of its storage, in order."""
+    memory, meta = memory_of(node), node.meta.get("val")
+    if memory is None or not isinstance(meta, torch.Tensor):
+        return True
+    whole = memory.source.meta["val"]
+    return memory.is_in_order and meta.is_contiguous() and bool(whole.numel() == meta.numel())
+
+
+def _storage(node: Node) -> int | None:
+    meta = node.meta.get("val")
+    return meta.untyped_storage()._cdata if isinstance(meta, torch.Tensor) else None
+
+
+def _is_static(x: torch.Tensor) -> bool:
+    return all(isinstance(n, int) for n in (*x.shape, *x.stride(), x.storage_offset()))
+
+
+def _order(x: torch.Tensor) -> list[int] | None:
+    """The dims from the outermost in memory to the innermost; None where elements have gaps or overlaps."""
+    if x.is_contiguous():
+        return list(range(x.dim()))
+    order = sorted(range(x.dim()), key=lambda d: (-x.stride()[d] if x.shape[d] != 1 else 0, d))
+    long = [d for d in order if x.shape[d] != 1]
+    for i, d in enumerate(long):
+        if x.stride()[d] != math.prod(x.shape[e] for e in long[i + 1 :]):
+            return None
+    return order
