@@ -101,7 +101,13 @@ def infer(schema: Schema, metas: Sequence[Any]) -> tuple[Any, ...]:
     rule = rules().get(schema.name)
     if rule is None:
         raise InferenceError(f"{schema.name} has no shape and dtype rule")
-    results = rule(*metas)
+    try:
+        results = rule(*metas)
+    except InferenceError:
+        raise
+    except (ArithmeticError, AssertionError, LookupError, TypeError, ValueError) as error:
+        # Rules compute as if the arguments fitted; where they do not, Python says so.
+        raise InferenceError(f"{schema.name} does not take these arguments: {error}") from error
     return results if isinstance(results, tuple) else (results,)
 
 

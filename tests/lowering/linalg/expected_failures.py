@@ -14,8 +14,6 @@ LINALG_ONLY = frozenset(
 )
 """Tests of the text of linalg programs."""
 
-_UNCHECKED = "indices are not checked at run time"
-
 _ENGINE = "IREE 3.13 does not compile StableHLO's convolutions of a dynamic number of channels"
 _KERNEL = "TOSA has no convolution with a kernel of a size that only the run time knows"
 
@@ -25,13 +23,10 @@ _WIDE = "64-bit integers are computed in 32 bits"
 
 EXPECTED: dict[str, dict[str, str]] = {
     "stablehlo": {
-        "test_indices_out_of_range_stop_the_program": _UNCHECKED,
-        "test_negative_indices_are_refused_where_pytorch_refuses_them": _UNCHECKED,
         "test_conv.py::test_dynamic_sizes": _ENGINE,
     },
     "tosa": {
-        "test_indices_out_of_range_stop_the_program": _UNCHECKED,
-        "test_negative_indices_are_refused_where_pytorch_refuses_them": _UNCHECKED,
+        "test_index.py::test_indices_out_of_range_stop_the_program": _WIDE,
         "test_conv.py::test_dynamic_sizes": _KERNEL,
         "test_doubles_and_complex_numbers": _F64,
         "test_fills_in_every_dtype": _F64,

@@ -59,7 +59,7 @@ from flambeau.frontends.fx.aliasing import (
 from flambeau.frontends.fx.expansion import IN_TRAINING, expand, trace
 from flambeau.frontends.fx.quantized import inline_bytes
 from flambeau.frontends.fx.regions import attribute_of, without_regions
-from flambeau.frontends.fx.strided import SCATTERED, STRIDED, Memory, begins_at, lies_in_order, memory_of
+from flambeau.frontends.fx.strided import SCATTERED, STRIDED, require_order, strided_arguments
 from flambeau.frontends.fx.symbols import Symbols
 from flambeau.frontends.tensors import INLINE_BYTES, TensorTable
 from flambeau.ir import dtypes
@@ -358,12 +358,9 @@ class GraphImporter:
         schema, given = registry.scalar_twin(schema, given)
         name = schema.name
         if name in STRIDED:
-            given = self._strided(node, given)
-        elif name in SCATTERED and not lies_in_order(given[0]):
-            raise Problem(
-                "a write through strides into a tensor that does not lie in order in memory",
-                "Call .clone(memory_format=torch.contiguous_format) on it first.",
-            )
+            given = strided_arguments(node, given, self.values, self.emitter, self.aliasing.is_mutable(node))
+        elif name in SCATTERED:
+            require_order(given[0])
         if updates_statistics(schema, node):
             self._norm_in_training(schema, node)
             return
@@ -389,39 +386,6 @@ class GraphImporter:
         self.values[node] = self._results(node, name, schema, operands, is_alias)
         if op_name(target) in RESHAPING and isinstance(node.args[0], Node):
             self.values[node.args[0]] = self.values[node]
-
-    def _strided(self, node: Node, given: list[Any]) -> list[Any]:
-        """The arguments of a strided view, for the tensor that fills the memory instead of what is a view of it."""
-        memory = memory_of(given[0])
-        if memory is None:
-            return given
-        offset = begins_at(given[0]) if given[3] is None else given[3]
-        if memory.start:
-            offset = offset - memory.start
-        if isinstance(offset, int) and offset < 0:
-            raise Problem("a strided view of memory before the tensor that the program is given")
-        base = self.values[memory.source]
-        if not self.aliasing.is_mutable(node):
-            base = self._in_memory_order(base, memory)
-        elif not memory.is_in_order:
-            raise Problem(
-                "a strided view of a tensor that is written and does not lie in order in memory",
-                "Call .clone(memory_format=torch.contiguous_format) on it first.",
-            )
-        return [base, given[1], given[2], offset]
-
-    def _in_memory_order(self, value: SSAValue, memory: Memory) -> SSAValue:
-        """A tensor with its dims as they lie in memory, and as new as they come: nothing is a view of it."""
-        assert isinstance(value.type, TensorType)
-        if memory.source.op == "placeholder" and memory.is_in_order:
-            return value
-        shape = value.type.shape
-        if not memory.is_in_order:
-            assert shape is not None
-            order = self.emitter.list([self.emitter.constant(d) for d in memory.order], INT)
-            type_ = vtensor(tuple(shape[d] for d in memory.order), value.type.element_type)
-            value = self.emitter.op("aten.permute", [value, order], [type_])[0]
-        return self.emitter.op("aten.clone", [value, self.emitter.constant(0)], [value.type])[0]
 
     def _norm_in_training(self, schema: Schema, node: Node) -> None:
         expanded = trace(node, IN_TRAINING[schema.name])

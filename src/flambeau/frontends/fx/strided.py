@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch.fx import Node
+from xdsl.ir import SSAValue
 
 from flambeau.diagnostics import Unsupported
+from flambeau.dialects.torch.emitter import TorchEmitter
+from flambeau.dialects.torch.types import TensorType, vtensor
 
 STRIDED = frozenset({"aten.as_strided", "aten.as_strided_copy"})
 SCATTERED = frozenset({"aten.as_strided_scatter", "prims.as_strided_scatter"})
@@ -52,18 +56,45 @@ def memory_of(node: Node) -> Memory | None:
     return Memory(source, order, whole.storage_offset())
 
 
-def begins_at(node: Node) -> Any:
-    """Where in its storage a node's value begins."""
-    return node.meta["val"].storage_offset()
+def strided_arguments(
+    node: Node, given: list[Any], values: Mapping[Node, Any], emitter: TorchEmitter, is_written: bool
+) -> list[Any]:
+    """The arguments of a strided view, for the tensor that fills the memory instead of what is a view of it."""
+    memory = memory_of(given[0])
+    if memory is None:
+        return given
+    offset = given[0].meta["val"].storage_offset() if given[3] is None else given[3]
+    if memory.start:
+        offset = offset - memory.start
+    if isinstance(offset, int) and offset < 0:
+        raise Unsupported("a strided view of memory before the tensor that the program is given", _HINT)
+    if is_written and not memory.is_in_order:
+        raise Unsupported("a strided view of a tensor that is written and does not lie in order in memory", _HINT)
+    base = values[memory.source]
+    return [base if is_written else _in_memory_order(base, memory, emitter), given[1], given[2], offset]
 
 
-def lies_in_order(node: Node) -> bool:
-    """Whether a value is the whole of its storage, in order."""
+def _in_memory_order(value: SSAValue, memory: Memory, emitter: TorchEmitter) -> SSAValue:
+    """A tensor with its dims as they lie in memory, and as new as they come: it is a view of nothing."""
+    assert isinstance(value.type, TensorType)
+    if memory.source.op == "placeholder" and memory.is_in_order:
+        return value
+    shape = value.type.shape
+    if not memory.is_in_order:
+        assert shape is not None
+        type_ = vtensor(tuple(shape[d] for d in memory.order), value.type.element_type)
+        value = emitter.op("aten.permute", [value, emitter.ints(memory.order)], [type_])[0]
+    return emitter.op("aten.clone", [value, emitter.constant(0)], [value.type])[0]
+
+
+def require_order(node: Node) -> None:
+    """Refuse a write through strides into anything but the whole of a storage, in order."""
     memory, meta = memory_of(node), node.meta.get("val")
     if memory is None or not isinstance(meta, torch.Tensor):
-        return True
-    whole = memory.source.meta["val"]
-    return memory.is_in_order and meta.is_contiguous() and bool(whole.numel() == meta.numel())
+        return
+    is_whole = bool(memory.source.meta["val"].numel() == meta.numel())
+    if not (memory.is_in_order and meta.is_contiguous() and is_whole):
+        raise Unsupported("a write through strides into a tensor that does not lie in order in memory", _HINT)
 
 
 def _storage(node: Node) -> int | None:

@@ -1,0 +1,72 @@
+"""What PyTorch leaves undefined, or does by accident: not asked for, each with its reason."""
+
+from __future__ import annotations
+
+import re
+
+RANDOM_OR_EMPTY = re.compile(
+    r"aten\.(rand\w*|bernoulli|multinomial|normal\w*|uniform|exponential|random|(?:\w+_)?dropout|native_dropout"
+    r"|rrelu|empty\w*|new_empty\w*|resize\w*|data|valsem\b)(\.|$)"
+)
+"""Ops with contents that nobody can foretell: random numbers, memory that nobody has written."""
+
+NO_TENSOR_RESULT = frozenset(
+    {
+        "aten.Bool.Tensor", "aten.Float.Tensor", "aten.FloatImplicit", "aten.Int.Tensor", "aten.IntImplicit",
+        "aten.ScalarImplicit", "aten._local_scalar_dense", "aten.item", "aten.is_nonzero", "aten.equal",
+        "aten.allclose", "aten.size", "aten.size.int", "aten.dim", "aten.numel", "aten.len.Tensor", "aten.is_complex",
+        "aten.is_floating_point", "aten.sym_size", "aten.sym_size.int", "aten.sym_numel",
+        "aten._assert_tensor_metadata",
+    }
+)  # fmt: skip
+"""Ops that give numbers: tests of their own have them."""
+
+NOT_CALLED_DIRECTLY = frozenset(
+    {
+        "aten.__interpolate", "aten.__interpolate.scale_list", "aten.__interpolate.size_list",
+        "aten.__interpolate.size_list_scale_list", "aten.tensor", "aten.tensor.bool", "aten.tensor.complex",
+        "aten.tensor.float", "aten.tensor.int", "aten.cuda", "aten.cpu", "aten.to.prim_Device", "aten.to.prim_dtype",
+        "aten.index_put.hacked_twin", "aten._unsafe_index_put.hacked_twin", "aten.index.Tensor_hacked_twin",
+        "aten.lift", "aten.lift_fresh", "aten._autocast_to_full_precision", "aten._autocast_to_reduced_precision",
+        "aten._index_put_impl", "aten.convolution_overrideable", "aten.to.device", "aten.hash_tensor",
+        "aten._reshape_alias", "aten._reshape_alias_copy", "aten._unsafe_masked_index",
+    }
+)  # fmt: skip
+"""Ops of TorchScript and of PyTorch's own insides, which `torch.ops.aten` does not give or does not check."""
+
+TIES = frozenset(
+    {
+        "argsort", "sort", "topk", "kthvalue", "median", "nanmedian", "mode", "max", "min", "argmax", "argmin",
+        "cummax",
+        "cummin", "aminmax", "unique_consecutive", "_unique2", "unique_dim", "max_pool1d_with_indices",
+        "max_pool2d_with_indices", "max_pool3d_with_indices", "adaptive_max_pool1d", "adaptive_max_pool2d",
+        "adaptive_max_pool3d",
+    }
+)  # fmt: skip
+"""Which of several equal elements these name is not defined: their elements differ."""
+
+CASTS = frozenset(
+    {
+        "to", "_to_copy", "type_as", "copy", "fill", "full", "full_like", "new_full", "arange", "linspace", "logspace",
+        "_cast_Long", "_cast_Float", "scatter", "index_fill", "masked_fill", "where", "clamp", "clamp_min", "clamp_max",
+        "clip", "sum", "prod", "cumsum", "cumprod", "nansum", "index_put", "scalar_tensor", "constant_pad_nd", "pad",
+        "masked_scatter", "view", "bincount", "histc", "histogram", "one_hot", "mean", "scatter_reduce", "scatter_add",
+        "index_add", "index_copy", "index_reduce", "slice_scatter", "select_scatter", "diagonal_scatter", "put",
+    }
+)  # fmt: skip
+"""Floats become integers here: what does not fit is not defined in C++, so there is neither NaN nor anything large."""
+
+DISTINCT_ROWS = frozenset({"scatter", "index_put", "_unsafe_index_put", "index_copy", "put", "scatter_add"})
+"""Which of two writes to one place wins is not defined: indices differ."""
+
+NO_LEAST = frozenset({"div", "divide", "floor_divide", "fmod", "remainder", "gcd", "lcm"})
+"""PyTorch itself dies of the least integer divided by -1, with rounding_mode='trunc' and in lcm."""
+
+IMPLEMENTATION = re.compile(
+    r"not implemented for|not supported|unsupported|only supports? |expected .* to be|could not create a primitive|"
+    r"not support|does not support|must be (a )?float|expects? .*(float|dtype|type)|input dtype|type promotion|"
+    r"should have the same dtype|same dtype|expected (scalar type|object)|dtype|scalar type|Unsupported|can't be cast|"
+    r"Boolean|integral|floating|complex",
+    re.IGNORECASE,
+)
+"""PyTorch has no kernel for a dtype or a mix of them. That is a gap and not a meaning: we may well have an answer."""
