@@ -368,8 +368,7 @@ class GraphImporter:
             expanded = expand(node, target)
             if expanded is not None:
                 self._inline_expansion(node, *expanded)
-                if "output_mask" in schema.index:
-                    # Some of PyTorch's decompositions compute what was not asked for.
+                if "output_mask" in schema.index:  # Some decompositions compute what was not asked for.
                     mask = given[schema.index["output_mask"]]
                     self.values[node] = [v if m else None for v, m in zip(self.values[node], mask, strict=True)]
                 return

@@ -416,7 +416,7 @@ def _or(b: LinalgBuilder, first: bool | SSAValue, second: bool | SSAValue) -> bo
     return (b.scalar_bool(first) | b.scalar_bool(second)).value
 
 
-@linalg_rule("aten.as_strided", "aten.as_strided_copy")
+@linalg_rule("aten.as_strided")
 def as_strided(b: LinalgBuilder, x: Tensor, sizes: list[Size], strides: list[Size], offset: Any) -> Tensor:
     # What reaches this point lies in order, so that strides count elements of the flattened tensor.
     total = b.product(b.sizes(x))

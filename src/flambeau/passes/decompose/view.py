@@ -48,22 +48,6 @@ def _over(t: TorchBuilder, size: int | SSAValue, factor: int) -> int | SSAValue:
     return t.op("aten.floordiv.int", (size, t.constant(factor)), (size.type,))[0]
 
 
-<<<<<<< HEAD
-@decomposition("prims.as_strided_scatter", "aten.as_strided_scatter")
-def as_strided_scatter(
-    t: TorchBuilder, x: SSAValue, source: SSAValue, sizes: list[int], strides: list[int], offset: int | None
-) -> SSAValue:
-    """The elements that a strided view would show are replaced."""
-    at = t.full([1] * len(sizes), offset or 0, dtype=dtypes.int64)
-    for dim, (n, stride) in enumerate(zip(sizes, strides, strict=True)):
-        along = t.mul(t.arange(n, dtype=dtypes.int64), stride)
-        at = t.add(at, t.view(along, [n if i == dim else 1 for i in range(len(sizes))]))
-    flat = t.reshape(x, [-1])
-    return t.reshape(t.index_put(flat, [t.reshape(at, [-1])], t.reshape(source, [-1])), t.shape(x))
-
-
-=======
->>>>>>> ad7590d (Guards on contents on every target, strided views of memory, numbers that keep their sign)
 @decomposition("aten.resize")
 def resize(t: TorchBuilder, x: SSAValue, sizes: list[Any], memory_format: Any) -> SSAValue:
     """The same elements in another shape; there may be fewer, but what more of them would be is not defined."""
