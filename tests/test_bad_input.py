@@ -358,7 +358,7 @@ BAD_CALLS: dict[str, tuple[tuple[Any, ...], dict[str, Any], type[Exception], str
     ),
     "dtype": (([torch.ones(2, 3).double(), IDS], torch.tensor(1.0)), {}, TypeError, "got 2x3xfloat64"),
     "not a tensor": (([torch.ones(2, 3), IDS], 1.0), {}, TypeError, r"got 1.0 \(float\)"),
-    "structure": (([torch.ones(2, 3)], torch.tensor(1.0)), {}, TypeError, r"takes \(\[xs_0, xs_1\], scale\) but was called"),
+    "structure": (([torch.ones(2, 3)], torch.tensor(1.0)), {}, TypeError, r"takes \(\[xs_0, xs_1\], scale\)"),
     "too few": (([torch.ones(2, 3), IDS],), {}, TypeError, "but was called with"),
     "too many": (([torch.ones(2, 3), IDS], torch.tensor(1.0), IDS), {}, TypeError, "but was called with"),
     "unknown keyword": (

@@ -70,7 +70,8 @@ from flambeau.infer.rules import InferenceError, Meta, Unknown
 from flambeau.ir.locations import UNKNOWN
 from flambeau.passes.evaluate.branches import Branches
 from flambeau.passes.evaluate.loops import Loops
-from flambeau.passes.evaluate.rules import RULES, NotKnown, Raised
+from flambeau.passes.evaluate.queries import RULES
+from flambeau.passes.evaluate.rules import NotKnown, Raised
 from flambeau.passes.evaluate.scalars import scalar_twin
 from flambeau.passes.evaluate.tensors import METADATA_WRITES, Tensors
 from flambeau.passes.evaluate.values import (
@@ -473,7 +474,11 @@ class Evaluator(Tensors, Branches, Loops):
         except NotKnown:
             return None
         try:
-            answer = rule(*metas) if rule is not None else self.oracle(schema, metas) if self.oracle else None
+            if rule is not None:
+                answer = rule(*metas)
+            elif self.oracle is None or (answer := self.oracle(schema, metas)) is None:
+                # An oracle that gives None cannot say.
+                return None
         except InferenceError as e:
             if all(_is_static(m) for m in metas):
                 raise Unsupported(str(e)) from e

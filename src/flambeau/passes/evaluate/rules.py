@@ -14,7 +14,6 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from flambeau.diagnostics import Unsupported
 from flambeau.dialects.torch import registry
-from flambeau.dialects.torch.emitter import Device
 from flambeau.dialects.torch.global_slots import GlobalSlotGetOp
 from flambeau.dialects.torch.ops import CopyToValueTensorOp
 from flambeau.dialects.torch.types import (
@@ -23,7 +22,6 @@ from flambeau.dialects.torch.types import (
     ListType,
     NonValueTensorType,
     OptionalType,
-    TensorType,
     to_value,
 )
 from flambeau.ir.conversion import RuleTable
@@ -503,56 +501,6 @@ def isnot(e: Evaluator, op: Operation, a: Any, b: Any) -> Any:
 @rule("prim.Uninitialized")
 def uninitialized(e: Evaluator, op: Operation) -> Any:
     return Uninitialized(op.results[0].type)
-
-
-def _tensor_type(e: Evaluator, value: Any) -> TensorType:
-    type_ = e.view_type(value) if isinstance(value, View) else getattr(value, "type", None)
-    if not isinstance(type_, TensorType):
-        raise NotKnown
-    return type_
-
-
-@rule("prim.dtype")
-def dtype(e: Evaluator, op: Operation, value: Any) -> Any:
-    found = _tensor_type(e, value).dtype
-    if found is None:
-        raise NotKnown
-    return Known(found.code)
-
-
-@rule("prim.device")
-def device(e: Evaluator, op: Operation, value: Any) -> Any:
-    """Programs are compiled for one device, which the engine knows as its own."""
-    return Known(Device("cpu"))
-
-
-@rule("prim.layout")
-def layout(e: Evaluator, op: Operation, value: Any) -> Any:
-    return Known(0)
-
-
-@rule("aten.is_floating_point")
-def is_floating_point(e: Evaluator, op: Operation, value: Any) -> Any:
-    found = _tensor_type(e, value).dtype
-    if found is None:
-        raise NotKnown
-    return Known(found.is_float)
-
-
-@rule("aten.size")
-def size(e: Evaluator, op: Operation, value: Any) -> Any:
-    shape = _tensor_type(e, value).shape
-    if shape is None:
-        raise NotKnown
-    whole: SSAValue | None = None
-    sizes: list[Any] = []
-    for i, d in enumerate(shape):
-        if d is not None:
-            sizes.append(Known(d))
-            continue
-        whole = whole or e.materialize(value)
-        sizes.append(e.t.op("aten.size.int", (whole, e.t.constant(i)), (INT,))[0])
-    return new_list(e, sizes, op.results[0].type)
 
 
 # --- Ops that do more or less than their schema says ---
