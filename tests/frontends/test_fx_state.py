@@ -383,3 +383,129 @@ def test_threads_compile_at_once() -> None:
     for thread in threads:
         thread.join()
     assert failures == []
+
+
+# Assigned buffers
+
+
+class Averages(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = ReassignedBuffer()
+        self.register_buffer("total", torch.ones(2))
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        old = self.total.view(-1)
+        self.total.mul_(2)
+        with torch.no_grad():
+            self.total = self.total + x
+        self.total[0] = 7
+        return old, self.inner(x), self.total * 1
+
+
+def test_buffers_of_all_modules_may_be_assigned() -> None:
+    """What was taken from the old tensor stays, and what is written into the new one counts."""
+    steps_like_eager(Averages, *THREE, on_iree=True)
+
+
+def test_a_buffer_that_is_assigned_another_type_is_refused() -> None:
+    class Growing(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("cache", torch.zeros(0, 2))
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.cache = torch.cat([self.cache, x[None]])
+            return self.cache.sum(0)
+
+    with pytest.raises(CompileError, match="assigns a tensor 1x2xfloat32 to the buffer 'cache', which is 0x2xfloat32"):
+        flambeau.compile(Growing(), THREE[0])
+
+
+def test_a_buffer_that_is_assigned_and_shares_memory_is_refused() -> None:
+    class Sharing(ReassignedBuffer):
+        def __init__(self) -> None:
+            super().__init__()
+            self.view = self.h[:1]
+
+    with pytest.raises(CompileError, match="assigns the buffer 'h', whose memory another tensor of the model shares"):
+        flambeau.compile(Sharing(), THREE[0])
+
+
+# Views that need not be views
+
+
+class PerhapsViews(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.h = torch.arange(4.0).reshape(2, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.h.to(self.h.dtype).add_(1)
+        self.h.contiguous().mul_(2)
+        self.h.type_as(x).sub_(x)
+        self.h.ravel()[1:].add_(3)
+        self.h.flatten()[0] = 9
+        torch.atleast_2d(self.h).neg_()
+        self.h.tensor_split(2)[0].add_(x[0])
+        self.h.t().contiguous().zero_()
+        self.h.to(torch.float64).zero_()
+        self.h.reshape(4, 1)[2].mul_(5)
+        return self.h * 1
+
+
+def test_what_gives_its_argument_back_is_written_and_what_copies_is_not() -> None:
+    steps_like_eager(PerhapsViews, *THREE, on_iree=True)
+
+
+def test_a_copy_of_an_argument_that_does_not_lie_in_order_is_a_copy() -> None:
+    def program(x: Tensor) -> Tensor:
+        x.contiguous().mul_(2)
+        x.reshape(-1).add_(1)
+        return x + 0
+
+    x = torch.arange(6.0).reshape(2, 3).t()
+    for run in stages(flambeau.compile(program, (x.clone(memory_format=torch.preserve_format),), output_type="raw")):
+        ours, theirs = (x.clone(memory_format=torch.preserve_format) for _ in range(2))
+        assert_same(run(ours), program(theirs))
+        assert_same(ours, theirs)
+
+
+def test_results_written_into_out() -> None:
+    def program(x: Tensor, y: Tensor) -> Tensor:
+        torch.add(x, 1, out=y)
+        torch.max(x, out=y[0])
+        return y * 2
+
+    for run in stages(flambeau.compile(program, (torch.ones(2), torch.ones(2)), output_type="raw")):
+        ours, theirs = torch.zeros(2), torch.zeros(2)
+        assert_same(run(torch.arange(2.0), ours), program(torch.arange(2.0), theirs))
+        assert_same(ours, theirs)
+    with pytest.raises(CompileError, match="`out` does not have the shape of the result"):
+        flambeau.compile(lambda x, y: torch.add(x, 1, out=y), (torch.ones(2), torch.ones(3)))
+
+
+def test_as_strided_of_what_does_not_lie_in_order_is_refused() -> None:
+    with pytest.raises(CompileError, match="strided view of a tensor with gaps"):
+        flambeau.compile(lambda x: x.as_strided((2,), (1,)), (torch.arange(8.0)[::2],))
+
+
+def test_a_size_of_one_that_changes_the_rank_is_refused_at_run_time() -> None:
+    module = flambeau.compile(
+        lambda x: x.squeeze() * 2, (torch.ones(4),), dynamic_shapes=({0: torch.export.Dim.AUTO},), output_type="raw"
+    )
+    for run in stages(module):
+        assert run(torch.ones(3)).shape == (3,)
+        with pytest.raises(RuntimeError, match="has size 1, for which the rank differs"):
+            run(torch.ones(1))
+
+
+def test_a_size_that_pytorch_found_to_be_fixed_is_checked() -> None:
+    def program(x: Tensor) -> Tensor:
+        return x.unbind(0)[-1]
+
+    module = flambeau.compile(
+        program, (torch.arange(4.0),), dynamic_shapes=({0: torch.export.Dim.AUTO},), output_type="torch"
+    )
+    with pytest.raises(ValueError, match="expected a tensor 4xfloat32, got 5xfloat32"):
+        flambeau.load(module, engine="eager")(torch.arange(5.0))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+import torch
 from torch.fx import Graph, Node
+from torch.fx.node import map_arg
 
 from flambeau.dialects.torch import registry
 from flambeau.dialects.torch.schema import Schema
@@ -42,10 +44,13 @@ Aliasing = Sharing[Node]
 """The nodes of a graph that may share storage."""
 
 
-def analyze(graph: Graph) -> Aliasing:
-    """Find the written alias sets of a graph. Without a write the answer is empty and costs one walk."""
+def analyze(graph: Graph, also: Sequence[Node] = ()) -> Aliasing:
+    """Find the written alias sets of a graph. Without a write the answer is empty and costs one walk.
+
+    `also` are nodes that somebody outside writes.
+    """
     result = Aliasing()
-    writes: list[Node] = []
+    writes: list[Node] = list(also)
     for node in graph.nodes:
         schema = schema_of(node)
         if schema is not None and updates_statistics(schema, node):
@@ -66,11 +71,15 @@ def analyze(graph: Graph) -> Aliasing:
             continue
         sets = frozenset(s for r in schema.returns if r.alias for s in r.alias.sets)
         if not sets:
+            # Some ops give back what they were given without saying so.
+            for argument in node.all_input_nodes:
+                if gives_back(schema, node, argument):
+                    result.join(argument, node)
             continue
         for argument in _arguments_where(
             node, schema, lambda a, sets=sets: a.alias is not None and bool(sets & set(a.alias.sets))
         ):
-            if schema.is_mutable or _shares(argument, node):
+            if schema.is_mutable or is_view(node, argument):
                 result.join(argument, node)
     result.written = {result.root(n) for n in writes}
     return result
@@ -118,16 +127,59 @@ def _arguments_where(node: Node, schema: Schema, accept: Any) -> Iterator[Node]:
         yield from (v for v in values if isinstance(v, Node))
 
 
+PERHAPS_VIEWS = frozenset({
+    "aten.reshape", "aten.contiguous", "aten.flatten.using_ints", "aten.ravel", "aten.reshape_as", "aten.view_as",
+    "aten.to.dtype", "aten.to.device", "aten.to.dtype_layout", "aten.to.other", "aten.to.memory_format",
+    "aten.type_as", "aten.resolve_neg", "aten.flatten.named_out_dim", "aten.to.prim_Device", "aten.to.prim_dtype",
+    "aten.atleast_1d", "aten.atleast_2d", "aten.atleast_3d", "aten.dropout", "aten.feature_dropout",
+    "aten.alpha_dropout", "aten.feature_alpha_dropout",
+})  # fmt: skip
+"""They give a view or a copy, as strides and dtypes have it."""
+
+
 def _shares(a: Node, b: Node) -> bool:
     """Whether two nodes share storage; PyTorch's fake tensors know. Without them: assume so."""
     left, right = _storages(a.meta.get("val")), _storages(b.meta.get("val"))
     return left is None or right is None or bool(left & right)
 
 
-def is_view(node: Node) -> bool:
-    """Whether the result of a node is known to share the storage of its first argument."""
-    left, right = (_storages(n.meta.get("val")) if isinstance(n, Node) else None for n in (node.args[0], node))
-    return left is not None and right is not None and bool(left & right)
+def gives_back(schema: Schema, node: Node, source: Node) -> bool:
+    """Whether an op that does not say so gives an argument back, as it is or as a view: `atleast_2d`, `dropout`."""
+    if schema.name in PERHAPS_VIEWS:
+        return is_view(node, source)
+    left, right = _storages(source.meta.get("val")), _storages(node.meta.get("val"))
+    return bool(left and right and left & right)
+
+
+def is_view(node: Node, source: Node) -> bool:
+    """Whether the result of an op shares the storage of one of its arguments.
+
+    PyTorch's fake tensors know, but of a constant each op has a fake tensor of its own: where they say no, the kind of
+    the op, or the op itself on tensors without contents, has the last word.
+    """
+    if _shares(source, node):
+        return True
+    schema = schema_of(node)
+    if schema is None or schema.name not in PERHAPS_VIEWS:
+        return schema is not None and schema.is_view
+    empties: dict[Node, Any] = {n: _empty_like(n.meta.get("val")) for n in node.all_input_nodes}
+    if any(e is None for e in empties.values()):
+        return False
+    args, kwargs = map_arg((node.args, {**node.kwargs}), lambda n: empties[n])
+    if "device" in kwargs or schema.name in ("aten.to.device", "aten.to.prim_Device", "aten.to.dtype_layout"):
+        return _has_type_of(node.meta.get("val"), source.meta.get("val")) and "copy" not in kwargs
+    return bool((_storages(node.target(*args, **kwargs)) or set()) & (_storages(empties[source]) or set()))  # type: ignore[operator]
+
+
+def _empty_like(value: Any) -> Any:
+    """A tensor of the same kind on no device; None where sizes are not known."""
+    if not isinstance(value, torch.Tensor) or not all(isinstance(n, int) for n in (*value.shape, *value.stride())):
+        return None
+    return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="meta")
+
+
+def _has_type_of(a: Any, b: Any) -> bool:
+    return bool(a.dtype == b.dtype and a.stride() == b.stride())
 
 
 def _storages(value: Any) -> set[int] | None:

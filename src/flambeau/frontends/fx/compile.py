@@ -18,6 +18,7 @@ from torch.utils import _pytree as pytree
 from xdsl.dialects.builtin import ModuleOp
 
 from flambeau.diagnostics import CompileError, Diagnostic
+from flambeau.frontends.fx.assignments import noted_assignments, refuse_lost_assignments
 from flambeau.frontends.fx.expansion import TRACING
 from flambeau.frontends.fx.exported import Keep, import_exported_program, import_graph_module
 from flambeau.frontends.fx.pytrees import register_known_containers
@@ -77,11 +78,15 @@ def export(model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
         dynamic_shapes = {"args": tuple(dynamic_shapes)}
     args, kwargs = _apart(model, args, kwargs)
     try:
-        with TRACING, _whole_stacks(), _quiet(), untouched(model), warnings.catch_warnings(record=True) as caught:
+        with (
+            TRACING, _whole_stacks(), _quiet(), untouched(model), noted_assignments(model) as assigned_buffers,
+            warnings.catch_warnings(record=True) as caught,
+        ):  # fmt: skip
             warnings.simplefilter("always")
             program = torch.export.export(model, args, kwargs, dynamic_shapes=dynamic_shapes, strict=False)
     except Exception as e:
         raise CompileError([_export_failure(e)], summary="torch.export could not trace the model") from e
+    refuse_lost_assignments(model, program, assigned_buffers)
     for warning in caught:
         if (assigned := _ASSIGNED.match(str(warning.message))) is not None:
             _refuse_lost_state(model, program, assigned[1].split(", "))

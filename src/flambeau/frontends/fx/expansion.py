@@ -48,7 +48,7 @@ def expand(node: Node, target: Any) -> tuple[GraphModule, list[Any]] | None:
 def trace(node: Node, decomposition: Callable[..., Any]) -> tuple[GraphModule, list[Any]] | None:
     """The graph of a function called with a node's arguments, and the nodes that are its inputs."""
     from torch.fx.experimental.proxy_tensor import make_fx
-    from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+    from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, PendingUnbackedSymbolNotFound
 
     inputs: list[Any] = []
 
@@ -76,7 +76,7 @@ def trace(node: Node, decomposition: Callable[..., Any]) -> tuple[GraphModule, l
             # What PyTorch warns of is how it decomposes, which is no concern of the user's.
             warnings.simplefilter("ignore")
             traced = make_fx(body, tracing_mode="real", _allow_non_fake_inputs=True)(*metas)
-    except (NotImplementedError, GuardOnDataDependentSymNode):
+    except (NotImplementedError, GuardOnDataDependentSymNode, PendingUnbackedSymbolNotFound):
         # Some decompositions look at values, which fake tensors do not have. The op stays whole, and whoever
         # cannot take it says so with its name.
         return None

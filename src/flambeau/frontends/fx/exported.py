@@ -17,17 +17,12 @@ from flambeau.diagnostics import CompileError, Diagnostic
 from flambeau.dialects.specs import spec_of
 from flambeau.dialects.torch.types import NonValueTensorType, TensorType
 from flambeau.frontends.fx.aliasing import Aliasing, analyze
-from flambeau.frontends.fx.importer import (
-    GraphImporter,
-    Problem,
-    finish_function,
-    location_of_node,
-    raise_problems,
-    type_of,
-)
+from flambeau.frontends.fx.assignments import assigned_buffers, copies_into_buffers
+from flambeau.frontends.fx.importer import GraphImporter, finish_function, raise_problems
 from flambeau.frontends.fx.quantized import inline_bytes
-from flambeau.frontends.fx.regions import Autocast, attribute_of, without_regions
+from flambeau.frontends.fx.regions import Autocast, attribute_of, flattened, without_regions
 from flambeau.frontends.fx.state import State, are_one, place_in, refusal, sharing, whole_of
+from flambeau.frontends.fx.types import Problem, location_of_node, type_of
 from flambeau.frontends.tensors import INLINE_BYTES
 from flambeau.ir.locations import UNKNOWN
 from flambeau.ir.module import Argument, Fixed, Mutation, Output, Signature, Weights
@@ -102,7 +97,8 @@ class FunctionImporter:
     def _add_written_states(self, group: Sequence[State], updated: Collection[str]) -> None:
         """One argument for tensors that are one memory: a write through one of them is seen through the others."""
         named = next((s for s in group if s.name in updated), group[0])
-        if are_one(group):
+        is_assigned = any(s.name in updated for s in group)
+        if are_one(group) and not (is_assigned and len(group) > 1):
             self.add_argument(named.node, named.node.meta["val"], named.name, named.tensor)
             if named.node not in self.importer.values:
                 return
@@ -112,8 +108,8 @@ class FunctionImporter:
                 self.importer.values[state.node] = self.importer.values[named.node]
                 self.written_states[state.name] = self.written_states[named.name]
             return
-        if any(s.name in updated for s in group):
-            raise refusal(group, "and the exported program sees them as separate")
+        if is_assigned:
+            raise refusal(group, "and gives one of them a new value, which the others do not get")
         whole = whole_of(group)
         self.add_argument(named.node, whole, named.name, whole)
         if named.node not in self.importer.values:
@@ -166,6 +162,19 @@ class FunctionImporter:
             raise CompileError([Diagnostic("import", f"the program writes {target!r}, which is not an input")])
         self.mutations.append(Mutation(self._add_result(value), position))
 
+    def add_assignment(self, value: SSAValue, target: str) -> None:
+        """A result that is the model's tensor of that name from now on."""
+        position = self.written_states[target]
+        old, result = self.arguments[position].spec, self._add_result(value)
+        new = spec_of(self.results[result].type)
+        if old != new:
+            reason = f"forward() assigns a tensor {new} to the buffer {target!r}, which is {old}"
+            hint = "A buffer of a compiled program keeps its shape and dtype."
+            raise CompileError([Diagnostic("import", reason, hint=hint)])
+        # What was written into the old tensor before is not in the new one.
+        self._mutated = [(v, p) for v, p in self._mutated if p != position]
+        self.mutations.append(Mutation(result, position))
+
     def _add_result(self, value: SSAValue) -> int:
         if isinstance(value.type, NonValueTensorType):
             value = self.importer.read(value)
@@ -200,12 +209,15 @@ def import_exported_program(
     `autocast` is the region in which the program was exported, of which it does not tell itself.
     """
     signature = program.graph_signature
-    graph = without_regions(program.graph, program.graph_module, autocast)
+    copies = copies_into_buffers(program)
+    graph, now = flattened(program.graph, program.graph_module, autocast, copies)
+    assigned = {name: now[new] for name, new in copies.values()} | assigned_buffers(graph)
     function = FunctionImporter(graph, keep, program.range_constraints)
     importer = function.importer
     kinds = {spec.arg.name: spec for spec in signature.input_specs}
     # In a functional program, what was written is a result.
     updated = {s.target for s in signature.output_specs if s.kind in _STATE_MUTATIONS and s.target is not None}
+    updated |= assigned.keys()
     placeholders = [node for node in graph.nodes if node.op == "placeholder"]
     states = [_state(program, node, kinds[node.name]) for node in placeholders if kinds[node.name].kind in _STATES]
     function.add_states(states, updated)
@@ -232,6 +244,8 @@ def import_exported_program(
             function.add_mutation(resolved, output.target, output.kind is OutputKind.USER_INPUT_MUTATION)
         else:
             function.add_output(resolved)
+    for target, node in assigned.items():
+        function.add_assignment(importer.resolve(node), target)
     return function.finish(name, program.call_spec.in_spec, program.call_spec.out_spec)
 
 

@@ -11,10 +11,10 @@ from typing import Any, cast
 import torch
 from torch.fx import Graph, GraphModule, Node
 from xdsl.dialects import func
-from xdsl.dialects.builtin import DenseResourceAttr, FunctionType
+from xdsl.dialects.builtin import DenseResourceAttr, FunctionType, StringAttr
 from xdsl.ir import Attribute, Block, Region, SSAValue
 
-from flambeau.diagnostics import CompileError, Diagnostic, Unsupported
+from flambeau.diagnostics import CompileError, Diagnostic
 from flambeau.dialects.torch import registry
 from flambeau.dialects.torch.emitter import Device, TorchEmitter
 from flambeau.dialects.torch.ops import (
@@ -25,9 +25,10 @@ from flambeau.dialects.torch.ops import (
     ListUnpackOp,
     LoopConditionOp,
     LoopOp,
+    RuntimeAssertOp,
     StaticInfoCastOp,
 )
-from flambeau.dialects.torch.schema import REQUIRED, Argument, Schema
+from flambeau.dialects.torch.schema import Argument, Schema
 from flambeau.dialects.torch.types import (
     BOOL,
     DEVICE,
@@ -40,16 +41,17 @@ from flambeau.dialects.torch.types import (
     TensorType,
     VTensorType,
     list_of,
-    optional_of,
     to_non_value,
     to_value,
     vtensor,
 )
 from flambeau.frontends.fx.aliasing import (
     HARMLESS,
+    PERHAPS_VIEWS,
     RESHAPING,
     Aliasing,
     analyze,
+    gives_back,
     is_view,
     object_of,
     op_name,
@@ -59,11 +61,27 @@ from flambeau.frontends.fx.aliasing import (
 from flambeau.frontends.fx.expansion import IN_TRAINING, expand, trace
 from flambeau.frontends.fx.quantized import inline_bytes
 from flambeau.frontends.fx.regions import attribute_of, without_regions
+from flambeau.frontends.fx.schemas import (
+    SEVERAL_VIEWS,
+    bind,
+    first_argument,
+    foreign_schema,
+    without_out,
+    writes_results,
+)
 from flambeau.frontends.fx.strided import SCATTERED, STRIDED, require_order, strided_arguments
 from flambeau.frontends.fx.symbols import Symbols
+from flambeau.frontends.fx.types import (
+    Problem,
+    join_types,
+    known_number,
+    known_size,
+    list_element_type,
+    location_of_node,
+    type_of,
+)
 from flambeau.frontends.tensors import INLINE_BYTES, TensorTable
 from flambeau.ir import dtypes
-from flambeau.ir.locations import location_of_trace
 from flambeau.ir.module import Weights
 
 # Ops that state facts which held when the program was exported. They compute nothing.
@@ -352,9 +370,9 @@ class GraphImporter:
         elif name == "aten.sym_numel":
             name = "aten.numel"
         schema = registry.schema(name)
-        given = _bind(schema, node) if schema is not None else None
+        given = bind(schema, node) if schema is not None else None
         if schema is None or given is None:
-            schema, given = _foreign_schema(name, target, node)
+            schema, given = foreign_schema(name, target, node)
         schema, given = registry.scalar_twin(schema, given)
         name = schema.name
         if name in STRIDED:
@@ -364,18 +382,28 @@ class GraphImporter:
         if updates_statistics(schema, node):
             self._norm_in_training(schema, node)
             return
-        if not self.keep(name) and not schema.is_mutable:
+        if writes_results(schema):
+            self._write_results(schema, node, target)
+            return
+        mutable = self.aliasing.is_mutable(node)
+        of_view = mutable and not schema.is_mutable and self._is_perhaps_view(schema, node)
+        if of_view and self._as_view(node):
+            return
+        if of_view and name == "aten.reshape":
+            name = "aten.view"  # Which says that it shares storage.
+        if name.startswith("aten.squeeze"):
+            self._assert_rank(node)
+        if not schema.is_mutable and (not self.keep(name) or (mutable and name in SEVERAL_VIEWS)):
             expanded = expand(node, target)
             if expanded is not None:
-                self._inline_expansion(node, *expanded)
+                self._inline_expansion(
+                    node, *expanded, aliased=mutable and schema.is_view and is_view(node, first_argument(node))
+                )
                 if "output_mask" in schema.index:  # Some decompositions compute what was not asked for.
                     mask = given[schema.index["output_mask"]]
                     self.values[node] = [v if m else None for v, m in zip(self.values[node], mask, strict=True)]
                 return
-        mutable = self.aliasing.is_mutable(node)
-        if name == "aten.reshape" and mutable and is_view(node):
-            name = "aten.view"  # Which says that it shares storage.
-        is_alias = schema.is_mutable or (schema.is_view and mutable)
+        is_alias = schema.is_mutable or (schema.is_view and mutable and is_view(node, first_argument(node)))
         operands = [
             self._argument(argument, self.resolve(value), keep_mutable=is_alias)
             for argument, value in zip(schema.arguments, given, strict=True)
@@ -385,6 +413,66 @@ class GraphImporter:
         self.values[node] = self._results(node, name, schema, operands, is_alias)
         if op_name(target) in RESHAPING and isinstance(node.args[0], Node):
             self.values[node.args[0]] = self.values[node]
+
+    def _assert_rank(self, node: Node) -> None:
+        """Check at run time that no size is 1 of which PyTorch has assumed that it is not."""
+        source: Any = first_argument(node).meta["val"]
+        dims = range(source.dim())
+        if len(node.args) > 1:
+            given: Any = node.args[1]
+            dims = [d % source.dim() for d in (given if isinstance(given, (list, tuple)) else [given])]  # type: ignore[assignment]
+        emitter, value = self.emitter, self.resolve(node.args[0])
+        for dim in dims:
+            if known_size(source.shape[dim]) is None:
+                (size,) = emitter.op("aten.size.int", (value, emitter.constant(dim)), [INT])
+                (holds,) = emitter.op("aten.ne.int", (size, emitter.constant(1)), [BOOL])
+                message = StringAttr(
+                    f"dimension {dim} of a tensor that is squeezed has size 1, for which the rank differs"
+                )
+                emitter.emit(RuntimeAssertOp, (holds,), (), {"message": message})
+
+    def _is_perhaps_view(self, schema: Schema, node: Node) -> bool:
+        """Whether an op that need not give a view does so here."""
+        if schema.name in PERHAPS_VIEWS:
+            return is_view(node, first_argument(node))
+        if schema.is_view or not any(gives_back(schema, node, n) for n in node.all_input_nodes):
+            return False
+        if node.all_input_nodes != [node.args[0]] or not isinstance(node.meta.get("val"), torch.Tensor):
+            raise Problem("it gives a part of its arguments back, and somebody writes to it", "clone() its result.")
+        return True
+
+    def _as_view(self, node: Node) -> bool:
+        """Import an op that turns out to give a view (a `reshape`, a `to` of the same dtype) as one that is."""
+        source = self.resolve(node.args[0])
+        old, new = node.args[0].meta["val"], node.meta["val"]  # type: ignore[union-attr]
+        if old.shape == new.shape and old.stride() == new.stride():
+            self.values[node] = source
+            return True
+        if not all(isinstance(d, int) for d in new.shape):
+            return False
+        if old.numel() != new.numel() or (old.is_contiguous() and not new.is_contiguous()):
+            raise Problem("it gives a part of its argument back, and somebody writes to it", "clone() its result.")
+        operands = (self._mutable(source), self.emitter.ints([int(d) for d in new.shape]))
+        self.values[node] = self.emitter.op("aten.view", operands, [type_of(new, value_semantics=False)])[0]
+        return True
+
+    def _write_results(self, schema: Schema, node: Node, target: Any) -> None:
+        """`torch.add(x, y, out=z)`: compute, and write what comes out where it is wanted."""
+        written = [a.name for a in schema.arguments if a.alias is not None and a.alias.is_write]
+        expanded = trace(node, lambda *args, **kwargs: without_out(target, written)(*args, **kwargs))
+        if expanded is None:
+            raise Problem("an op with `out` whose input types are unknown", "Trace the graph with torch.export.")
+        self._inline_expansion(node, *expanded)
+        results = self.values[node] if isinstance(self.values[node], list) else [self.values[node]]
+        places = []
+        for name, result in zip(written, results, strict=True):
+            place = self._mutable(self.resolve(node.kwargs[name]))
+            result = self.value(result)
+            if place.type.shape != result.type.shape:  # type: ignore[attr-defined]
+                raise Problem("`out` does not have the shape of the result", "Give it one of the right shape.")
+            self.emitter.op("aten.copy_", [place, result, self.emitter.constant(False)], [place.type])
+            places.append(place)
+        self.values[node] = places[0] if len(places) == 1 else places
 
     def _norm_in_training(self, schema: Schema, node: Node) -> None:
         expanded = trace(node, IN_TRAINING[schema.name])
@@ -417,7 +505,7 @@ class GraphImporter:
         for declared, m in zip(returns, metas, strict=True):
             if declared.type.is_list:
                 elements = [type_of(e, not is_alias) for e in m]
-                types.append(list_of(_join_types(elements)))
+                types.append(list_of(join_types(elements)))
             else:
                 types.append(self._scalar_or_tensor_type(declared, m, is_alias))
         results = list(self.emitter.op(name, operands, types))
@@ -495,7 +583,7 @@ class GraphImporter:
         if isinstance(value, complex):
             raise Problem("a complex number as an argument is not imported", "Use a complex tensor instead.")
         if isinstance(value, (torch.SymBool, torch.SymInt, torch.SymFloat)):
-            value = _known_number(value)
+            value = known_number(value)
         if base == "float" and isinstance(value, int):
             value = float(value)
         return self.emitter.constant(value)
@@ -509,7 +597,7 @@ class GraphImporter:
         if t.is_tensor:
             elements = [self._argument_element(v, keep_mutable) for v in values]
             types = [e.type for e in elements]
-            return self.emitter.list(elements, _list_element_type(types, t.elements_optional))
+            return self.emitter.list(elements, list_element_type(types, t.elements_optional))
         element_type = {"int": INT, "float": FLOAT, "bool": BOOL, "str": STR, "Scalar": NUMBER, "Generator": GENERATOR}
         return self.emitter.list([self._scalar(t.base, v, keep_mutable) for v in values], element_type.get(t.base, INT))
 
@@ -536,19 +624,22 @@ class GraphImporter:
             result = INT
         return self.emitter.op(name, operands, [result])[0]
 
-    def _inline_expansion(self, node: Node, graph_module: GraphModule, arguments: Sequence[Any]) -> None:
-        """Import PyTorch's own decomposition of a node in its place."""
+    def _inline_expansion(
+        self, node: Node, graph_module: GraphModule, arguments: Sequence[Any], aliased: bool = False
+    ) -> None:
+        """Import PyTorch's own decomposition of a node in its place; `aliased` if it is a view that is written."""
         placeholders = [n for n in graph_module.graph.nodes if n.op == "placeholder"]
         for placeholder, argument in zip(placeholders, arguments, strict=True):
             value = self.resolve(argument)
-            if isinstance(value, SSAValue) and isinstance(value.type, NonValueTensorType):
+            if isinstance(value, SSAValue) and isinstance(value.type, NonValueTensorType) and not aliased:
                 value = self.read(value)
             self.values[placeholder] = value
         location = self.emitter.location
         for inner in graph_module.graph.nodes:
             inner.meta["stack_trace"] = node.meta.get("stack_trace")
             inner.meta["nn_module_stack"] = node.meta.get("nn_module_stack")
-        result = self.resolve(self.import_nodes(graph_module.graph, graph_module))
+        inner = analyze(graph_module.graph, placeholders if aliased else ())
+        result = self.resolve(self.import_nodes(graph_module.graph, graph_module, inner))
         self.emitter.location = location
         if self.aliasing.is_mutable(node):
             result = _map_values(result, self._mutable)
@@ -561,70 +652,6 @@ _MEMORY_FORMATS = {
     torch.channels_last: 2,
     torch.channels_last_3d: 3,
 }
-
-
-Problem = Unsupported
-"""A node that cannot be imported: why, and what the user can do."""
-
-
-def location_of_node(node: Node) -> Attribute:
-    """The user's source line of a node, under the path of the module that it belongs to."""
-    stack = node.meta.get("nn_module_stack")
-    path = ""
-    if stack:
-        last = list(stack.values())[-1]
-        path = str(last[0]) if isinstance(last, tuple) else ""
-    return location_of_trace(node.meta.get("stack_trace"), path or None)
-
-
-def type_of(meta: Any, value_semantics: bool = True) -> Attribute:
-    """The torch dialect type of a fake tensor or symbolic number."""
-    if isinstance(meta, torch.Tensor):
-        dtype = dtypes.from_torch(meta.dtype)
-        if dtype is None:
-            raise Problem(f"dtype {meta.dtype} has no MLIR type", "Use a standard dtype.")
-        if meta.layout is not torch.strided:
-            raise Problem(f"a tensor of layout {meta.layout} has no MLIR type", "Use dense (strided) tensors.")
-        shape = tuple(d if isinstance(d, int) else None for d in meta.shape)
-        type_ = vtensor(shape, dtype.torch_type)
-        return type_ if value_semantics else to_non_value(type_)
-    if isinstance(meta, (bool, torch.SymBool)):
-        return BOOL
-    if isinstance(meta, (int, torch.SymInt)):
-        return INT
-    if isinstance(meta, (float, torch.SymFloat)):
-        return FLOAT
-    raise Problem(f"a value of type {type(meta).__name__} has no torch dialect type", "")
-
-
-def _join_types(types: Sequence[Attribute]) -> Attribute:
-    """The tightest tensor type that covers all: differing dims become unknown."""
-    tensors = [t for t in types if isinstance(t, TensorType)]
-    if not tensors:
-        return vtensor()
-    cls = type(tensors[0])
-    ranks = {t.rank for t in tensors}
-    elements = {t.element_type for t in tensors}
-    element = elements.pop() if len(elements) == 1 else None
-    if len(ranks) != 1 or None in ranks:
-        shape = None
-    else:
-        shape = tuple(dims[0] if len(set(dims)) == 1 else None for dims in zip(*(t.shape or () for t in tensors)))
-    if len(set(types)) == 1:
-        return types[0]
-    return cls((shape, element))
-
-
-def _list_element_type(types: Sequence[Attribute], optional: bool) -> Attribute:
-    tensors = [t for t in types if isinstance(t, TensorType)]
-    if not optional and len(set(types)) == 1:
-        return types[0]
-    wide: Attribute = vtensor()
-    if tensors and isinstance(tensors[0], NonValueTensorType):
-        wide = to_non_value(wide)
-    if len(set(types)) == 1 and len(tensors) == len(types):
-        return types[0]
-    return optional_of(wide) if optional else wide
 
 
 def _map_values(value: Any, f: Callable[[SSAValue], SSAValue]) -> Any:
@@ -642,44 +669,6 @@ def _map_meta(meta: Any, f: Callable[[Any], Any]) -> Any:
     if isinstance(meta, torch.Tensor):
         return f(meta)
     return [_map_meta(m, f) for m in meta] if isinstance(meta, (list, tuple)) else meta
-
-
-def _bind(schema: Schema, node: Node) -> list[Any] | None:
-    """A node's arguments in the schema's order, defaults filled in; None if they do not fit it."""
-    if len(node.args) > len(schema.arguments) or any(k not in schema.index for k in node.kwargs):
-        return None
-    given: list[Any] = []
-    for i, argument in enumerate(schema.arguments):
-        if i < len(node.args):
-            given.append(node.args[i])
-        elif argument.name in node.kwargs:
-            given.append(node.kwargs[argument.name])
-        elif argument.default is not REQUIRED:
-            given.append(argument.default)
-        else:
-            return None
-    return given
-
-
-def _foreign_schema(name: str, target: Any, node: Node) -> tuple[Schema, list[Any]]:
-    """The schema of an op that the snapshot lacks (custom, or another torch version), from the op itself."""
-    from flambeau.dialects.torch.schema import parse_schema
-
-    text = str(target._schema)
-    schema = parse_schema(name, text[text.index("(") :])
-    given = _bind(schema, node)
-    if given is None:
-        raise Problem(f"the call does not fit the schema {text}", "This is a malformed graph.")
-    return schema, given
-
-
-def _known_number(value: Any) -> bool | int | float:
-    """A symbolic number that stands in a graph as itself: PyTorch has simplified it to a constant."""
-    kind = {torch.SymBool: bool, torch.SymInt: int, torch.SymFloat: float}[type(value)]
-    try:
-        return kind(value.node.expr)
-    except (TypeError, ValueError, AttributeError):
-        raise Problem(f"the size {value} is not computed in the graph", "Export the model anew.") from None
 
 
 def _target_name(node: Node) -> str:

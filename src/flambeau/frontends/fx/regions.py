@@ -6,7 +6,7 @@ In one graph, a write inside of a region is a write like any other: whoever look
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import torch
@@ -28,11 +28,21 @@ Autocast = tuple[Any, ...] | None
 
 def without_regions(graph: Graph, owner: Any, autocast: Autocast = None) -> Graph:
     """The graph with the regions that are always entered once written out; the same graph if there are none."""
-    if not autocast and not any(_is_region(node) for node in graph.nodes):
-        return graph
-    flat = Graph()
-    flat.output(_copy_nodes(flat, graph, owner, "", {}, autocast))
-    return flat
+    return flattened(graph, owner, autocast)[0]
+
+
+def flattened(
+    graph: Graph, owner: Any, autocast: Autocast = None, dropped: Collection[Node] = ()
+) -> tuple[Graph, dict[Node, Any]]:
+    """The graph without regions and some nodes that nobody uses, and what became of each node.
+
+    It is the same graph if there is nothing to do.
+    """
+    if not autocast and not dropped and not any(_is_region(node) for node in graph.nodes):
+        return graph, {node: node for node in graph.nodes}
+    flat, values = Graph(), dict.fromkeys(dropped)
+    flat.output(_copy_nodes(flat, graph, owner, "", values, autocast))
+    return flat, values
 
 
 def ambient_autocast() -> Autocast:
@@ -58,7 +68,7 @@ def _copy_nodes(flat: Graph, graph: Graph, owner: Any, path: str, values: dict[N
     for node in graph.nodes:
         if node.op == "output":
             return map_arg(node.args[0], value_of)
-        if node.op == "placeholder" and node in values:
+        if node in values:  # an input, or dropped
             continue
         if _is_region(node):
             values[node] = _copy_region(flat, node, owner, path, values, autocast)
@@ -122,8 +132,10 @@ def _insert_casts(flat: Graph, node: Node, autocast: tuple[Any, ...]) -> None:
     metas: dict[Node, Any] = {n: n.meta.get("val") for n in node.all_input_nodes}
     if not any(isinstance(m, torch.Tensor) and m.is_floating_point() for m in metas.values()):
         return
-    on, off = (_casts(node, metas, (*autocast[:2], enabled)) for enabled in (True, False))
-    casts = {key: dtype for key, dtype in on.items() if off.get(key) is not dtype}
+    casts = _casts(node, metas, (*autocast[:2], True))
+    if any(isinstance(a, torch.dtype) for a in (*node.args, *node.kwargs.values())):
+        own = _casts(node, metas, (*autocast[:2], False))  # the op casts by itself
+        casts = {key: dtype for key, dtype in casts.items() if own.get(key) is not dtype}
     if not casts:
         return
     replaced: dict[Node, Node] = {}

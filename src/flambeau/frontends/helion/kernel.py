@@ -23,7 +23,7 @@ from xdsl.dialects.builtin import FunctionType, IndexType, ModuleOp, TensorType,
 from xdsl.ir import Block, Region, SSAValue
 
 from flambeau.diagnostics import CompileError, Diagnostic, Unsupported
-from flambeau.frontends.fx.importer import location_of_node
+from flambeau.frontends.fx.types import location_of_node
 from flambeau.frontends.helion.host import LAUNCH, Host, Launch
 from flambeau.frontends.helion.inlining import inline
 from flambeau.frontends.helion.masks import needed_masks

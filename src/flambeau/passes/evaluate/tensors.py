@@ -373,8 +373,9 @@ def normal_form(e: Any, name: str, source: View, values: Sequence[Any]) -> tuple
     if name in ("aten.movedim.int", "aten.moveaxis.int") and shape is not None:
         _, old, new = values
         if isinstance(old, Known) and isinstance(new, Known):
-            order = [d for d in range(len(shape)) if d != old.value % max(len(shape), 1)]
-            order.insert(new.value % max(len(shape), 1), old.value % max(len(shape), 1))
+            order = [d for d in range(len(shape)) if d != old.value % len(shape)]
+            if shape:
+                order.insert(new.value % len(shape), old.value % len(shape))
             dims = List(tuple(map(Known, order)), e.depth, element_type=INT)
             return _schema("aten.permute"), [source, dims]
     return None

@@ -1,0 +1,70 @@
+"""The calls of an FX graph as the schemas of their ops have them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from torch.fx import Node
+
+from flambeau.dialects.torch.schema import REQUIRED, Schema
+from flambeau.frontends.fx.types import Problem
+
+
+def bind(schema: Schema, node: Node) -> list[Any] | None:
+    """A node's arguments in the schema's order, defaults filled in; None if they do not fit it."""
+    if len(node.args) > len(schema.arguments) or any(k not in schema.index for k in node.kwargs):
+        return None
+    given: list[Any] = []
+    for i, argument in enumerate(schema.arguments):
+        if i < len(node.args):
+            given.append(node.args[i])
+        elif argument.name in node.kwargs:
+            given.append(node.kwargs[argument.name])
+        elif argument.default is not REQUIRED:
+            given.append(argument.default)
+        else:
+            return None
+    return given
+
+
+def foreign_schema(name: str, target: Any, node: Node) -> tuple[Schema, list[Any]]:
+    """The schema of an op that the snapshot lacks (custom, or another torch version), from the op itself."""
+    from flambeau.dialects.torch.schema import parse_schema
+
+    text = str(target._schema)
+    schema = parse_schema(name, text[text.index("(") :])
+    given = bind(schema, node)
+    if given is None:
+        raise Problem(f"the call does not fit the schema {text}", "This is a malformed graph.")
+    return schema, given
+
+
+SEVERAL_VIEWS = frozenset({
+    "aten.tensor_split.sections", "aten.tensor_split.indices", "aten.hsplit.int", "aten.hsplit.array",
+    "aten.vsplit.int", "aten.vsplit.array", "aten.dsplit.int", "aten.dsplit.array",
+})  # fmt: skip
+"""Lists of views that are taken apart where somebody writes to one."""
+
+
+def writes_results(schema: Schema) -> bool:
+    """Whether an op is one that writes its results into arguments: `out=`."""
+    written = [a for a in schema.arguments if a.alias is not None and a.alias.is_write]
+    return bool(written) and all(a.kwarg_only and a.type.is_tensor and not a.type.is_list for a in written)
+
+
+def without_out(target: Any, written: Sequence[str]) -> Callable[..., Any]:
+    """The op that gives what another one writes."""
+    wanted = [(a.name, str(a.type)) for a in target._schema.arguments if a.name not in written]
+    packet = target._overloadpacket
+    overloads = [getattr(packet, name) for name in packet.overloads()]
+    same = [o for o in overloads if [(a.name, str(a.type)) for a in o._schema.arguments] == wanted]
+    if not same or same[0]._schema.is_mutable:
+        raise Problem("it has no form without `out`", "Use another op without `out`, and copy_().")
+    return lambda *args, **kwargs: same[0](*args, **{k: v for k, v in kwargs.items() if k not in written})
+
+
+def first_argument(node: Node) -> Node:
+    first = node.args[0]
+    assert isinstance(first, Node)
+    return first
