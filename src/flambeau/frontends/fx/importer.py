@@ -418,7 +418,7 @@ class GraphImporter:
         """Check at run time that no size is 1 of which PyTorch has assumed that it is not."""
         source: Any = first_argument(node).meta["val"]
         dims = range(source.dim())
-        if len(node.args) > 1:
+        if len(node.args) > 1 and source.dim():
             given: Any = node.args[1]
             dims = [d % source.dim() for d in (given if isinstance(given, (list, tuple)) else [given])]  # type: ignore[assignment]
         emitter, value = self.emitter, self.resolve(node.args[0])

@@ -57,6 +57,12 @@ _NEW = frozenset(
 """Ops whose result lies in order where their operands do."""
 
 
+_FILLED = frozenset(
+    {"aten.slice_scatter", "aten.select_scatter", "aten.as_strided_scatter", "aten.diagonal_scatter", "aten.index_put"}
+)
+"""Those of them that lie as the tensor of which they replace a part."""
+
+
 def place_of(value: SSAValue) -> Place | None:
     """How a value lies in memory; None where that is not known."""
     shape = _static_shape(value)
@@ -89,6 +95,8 @@ def _gives_in_order(name: str, arguments: Sequence[Any]) -> bool:
         1,
     ):
         return False
+    if name in _FILLED:
+        arguments = arguments[:1]
     tensors = [v for a in arguments for v in (a if isinstance(a, list) else [a]) if isinstance(v, SSAValue)]
     places = [place_of(v) for v in tensors if isinstance(v.type, TensorType)]
     return all(p is not None and p.is_in_order for p in places)
