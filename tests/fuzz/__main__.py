@@ -10,27 +10,24 @@ import argparse
 import json
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import asdict
 from multiprocessing import get_context
 from pathlib import Path
-from random import Random
 from typing import Any
 
+from fuzz import campaign
 from fuzz.check import Outcome, Tally
-from fuzz.programs import generate
-from fuzz.seeds import quiet, run_batch, run_seed, shrunk
+from fuzz.seeds import GROUP, quiet, run_seed, shrunk
 from fuzz.variables import Program
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.syntax import Syntax
 
 FOLDER = Path(".fuzz")
-ON_IREE = 20
-"""One program in so many also runs on IREE,"""
-BATCH = 8
-"""so many of them as one."""
+SECONDS_ON_IREE = 600
 
 
 class Record:
@@ -69,14 +66,6 @@ def _finished(waiting: dict[Future[Outcome], int]) -> Iterator[tuple[int, Outcom
     done, _ = wait(waiting, return_when=FIRST_COMPLETED)
     for future in done:
         yield waiting.pop(future), future.result()
-
-
-def batches(record: Record, seeds: Sequence[int]) -> Iterator[list[int]]:
-    """The programs that also run on IREE."""
-    chosen = [s for s, o in sorted(record.outcomes.items()) if s in seeds and s % ON_IREE == 0 and o.is_compiled]
-    chosen = [s for s in chosen if not generate(Random(s)).buffers]
-    for at in range(0, len(chosen), BATCH):
-        yield chosen[at : at + BATCH]
 
 
 def show(console: Console, seed: int, program: Program, outcome: Outcome) -> None:
@@ -143,16 +132,21 @@ def main(arguments: Sequence[str]) -> int:
             record.add(seed, outcome)
             failed += outcome.status == "failed"
             progress.update(task, advance=1, failed=failed)
-        groups = list(batches(record, seeds))
-        task = progress.add_task("on IREE", total=len(groups), failed=0)
-        wrong = []
-        for group in groups:
-            outcome = run_batch(group)
-            if outcome.status == "failed":
-                wrong.append(outcome)
-            progress.update(task, advance=1, failed=len(wrong))
-    for outcome in wrong:
-        console.print(f"{outcome.stage}: {outcome.reason}", markup=False, highlight=False)
+        on_iree = campaign.Record(FOLDER / "iree.jsonl", options.restart)
+        groups = range(options.start // GROUP, (options.start + options.programs) // GROUP)
+        left = [g for g in groups if g not in on_iree.outcomes or on_iree.outcomes[g].status in campaign.BAD]
+        task = progress.add_task("on IREE", total=len(groups), completed=len(groups) - len(left), failed=0)
+        failed = 0
+        # In processes of its own: IREE may take one with it.
+        for group, outcome in campaign.work("fuzz.seeds:run_batch", left, 1, SECONDS_ON_IREE, 1):
+            on_iree.add([(group, outcome)])
+            failed += outcome.status in campaign.BAD
+            progress.update(task, advance=1, failed=failed)
+    wrong = {g: o for g in groups if (o := on_iree.outcomes[g]).status in campaign.BAD}
+    for group, outcome in wrong.items():
+        console.print(f"group {group}, {outcome.stage}: {outcome.reason}", markup=False, highlight=False)
+    shares_on_iree = Counter(on_iree.outcomes[g].status for g in groups)
+    console.print("on IREE: " + ", ".join(f"{n} groups {s}" for s, n in shares_on_iree.items()))
     return report(console, record, seeds) or int(bool(wrong))
 
 

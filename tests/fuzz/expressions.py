@@ -336,11 +336,16 @@ class Expressions:
 
     def condition(self) -> tuple[str, bool, bool | None]:
         """A condition, whether it depends on data, and what it gives where that is known."""
-        kind = self.weighted([(1, "constant"), (4, "number"), (5, "data"), (1, "not"), (1, "both"), (2, "variable")])
+        kinds = [(1, "constant"), (4, "number"), (5, "data"), (1, "not"), (1, "both"), (2, "variable"), (1, "query")]
+        kind = self.weighted(kinds)
         flags = self.variables(Bool)
         if kind == "variable" and flags:
             name, flag = self.pick(flags)
             return name, flag.is_data, flag.answer
+        if kind == "query":
+            text, value = self.viewed(self.atom(), 30)
+            template, ask = self.pick(_QUERIES)
+            return template.format(a=text), False, ask(value.meta)
         if kind == "constant":
             answer = self.chance(50)
             return str(answer), False, answer
@@ -373,6 +378,19 @@ class Expressions:
             return f"bool({text}.sum() {operator} {self.number(-2, 2)})"
         template = self.pick(["bool({a}.sum() {o} 0.3)", "bool({a}.max() {o} 0.7)", "float({a}.sum()) {o} -0.4"])
         return template.format(a=text, o=operator)
+
+
+_QUERIES: list[tuple[str, Callable[[torch.Tensor], bool]]] = [
+    ('{a}.device.type == "cpu"', lambda t: True), ('{a}.device == torch.device("cpu")', lambda t: True),
+    ('{a}.device != torch.device("cuda:0")', lambda t: True), ("{a}.device.index is None", lambda t: True),
+    ("{a}.is_cuda", lambda t: False), ("{a}.is_cpu", lambda t: True), ("{a}.is_sparse", lambda t: False),
+    ("{a}.is_quantized", lambda t: False), ("{a}.requires_grad", lambda t: False),
+    ("{a}.is_floating_point()", lambda t: t.is_floating_point()), ("{a}.is_complex()", lambda t: False),
+    ("{a}.dtype == torch.float32", lambda t: t.dtype is FLOAT), ("{a}.dtype != torch.int64", lambda t: t.dtype != LONG),
+    ("{a}.layout == torch.strided", lambda t: True), ("{a}.ndim > 1", lambda t: t.ndim > 1),
+    ("{a}.element_size() == 8", lambda t: t.dtype is LONG), ("{a}.numel() > 3", lambda t: t.numel() > 3),
+]  # fmt: skip
+"""Questions about a tensor that have an answer before its contents are known; tensors are on the CPU when it runs."""
 
 
 class _Self:

@@ -84,7 +84,8 @@ class Generator(Statements):
         while self.chance(30) and len(self.helpers) < 2:
             self.helper()
         arguments = {f"x{i}": self.random_tensor() for i in range(self.number(1, 3))}
-        specs = [Spec(*t.key) for t in arguments.values()]
+        is_special = self.chance(15)
+        specs = [Spec(*t.key, special=is_special) for t in arguments.values()]
         if self.chance(25):
             arguments["y"] = self.random_tensor(LONG)
             specs.append(Spec(*arguments["y"].key))

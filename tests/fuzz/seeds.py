@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from random import Random
 
 import torch
+from fuzz.campaign import Outcome as CampaignOutcome
 from fuzz.check import Outcome, check, check_on_iree, together
 from fuzz.programs import generate
 from fuzz.shrink import shrink
@@ -21,17 +21,30 @@ def run_seed(seed: int) -> Outcome:
     return check(generate(Random(seed)))
 
 
-def run_batch(seeds: Sequence[int]) -> Outcome:
-    """Run programs on IREE as one; where that fails, one by one."""
-    programs = [generate(Random(seed)) for seed in seeds]
-    outcome = check_on_iree(together(programs))
+ON_IREE = 20
+"""One program in so many also runs on IREE,"""
+BATCH = 8
+"""so many of them as one."""
+GROUP = ON_IREE * BATCH
+"""The programs of which a batch is taken."""
+
+
+def run_batch(group: int) -> CampaignOutcome:
+    """Run programs of a group on IREE as one; where that fails, one by one. Every fourth has the default profile."""
+    quiet()
+    profile = "model" if group % 4 == 0 else "quick"
+    seeds = range(group * GROUP, (group + 1) * GROUP, ON_IREE)
+    chosen = {s: p for s in seeds if not (p := generate(Random(s))).buffers and check(p).is_compiled}
+    if not chosen:
+        return CampaignOutcome("rejected")
+    outcome = check_on_iree(together(list(chosen.values())), profile)
     if outcome.status == "same":
-        return outcome
-    for seed, program in zip(seeds, programs, strict=True):
-        alone = check_on_iree(program)
+        return CampaignOutcome("same", profile)
+    for seed, program in chosen.items():
+        alone = check_on_iree(program, profile)
         if alone.status == "failed":
-            return Outcome("failed", alone.stage, f"seed {seed}: {alone.reason[:1000]}")
-    return Outcome("same")
+            return CampaignOutcome("failed", alone.stage, f"seed {seed}: {alone.reason[:1000]}")
+    return CampaignOutcome("same", f"{profile}, one by one")
 
 
 def shrunk(seed: int) -> tuple[Program, Outcome]:

@@ -643,11 +643,48 @@ class Statements(Expressions):
         test = self.test_of_data() if self.chance(60) else ""
         limit = self.number(1, 3)
         bound = f"{step} < {limit}"
-        self.emit(f"while {f'({test}) and ' if test else ''}{bound}:")
+        counts = [n for n, v in self.variables(Int) if n.startswith("k")]
+        if test and counts and self.chance(40):
+            bound = f"{step} < {self.pick(counts)}"
+        if test:
+            # Whatever the test says, the loop ends: each part has a bound, or one that holds for the whole.
+            bound = self.pick(
+                [
+                    f"({test}) and {bound}",
+                    f"{bound} and ({test})",
+                    f"{bound} and not ({test})",
+                    f"({bound} and ({test})) or {step} < 1",
+                    f"{bound} and (({test}) or {self.test_of_data()})",
+                ]
+            )
+        self.emit(f"while {bound}:")
         with self.block(loop="while", times=limit, is_certain=not test and not exits, is_data=bool(test)):
             self.emit(f"{step} += 1")
             self.define(step, Int(1, False))
             self.loop_body(exits)
+
+    def growing_loop(self) -> None:
+        """A tensor that a loop makes longer; how long it is in the end may depend on data."""
+        base, value = self.atom(where=lambda t: t.meta.dim() > 0 and t.meta.dtype is FLOAT)
+        if self.times > 1 or not 0 < value.meta.numel() <= MAX_ELEMENTS // 2:
+            raise Dead
+        dim = self.number(0, value.meta.dim() - 1)
+        grown, index = self.name("z"), self.name("i")
+        counts = [n for n, v in self.variables(Int) if n.startswith("k")]
+        trip = self.pick([*counts, str(self.number(1, 3))])
+        part = self.pick(
+            [base, f"{base} + {index}", f"{grown}.narrow({dim}, 0, 1)", f"{grown}.narrow({dim}, 0, 1) * 2"]
+        )
+        pair = self.pick([f"{grown}, {part}", f"{part}, {grown}"])
+        self.emit(f"{grown} = {base}{self.pick(['', ' * 1.5', '.clone()'])}")
+        self.emit(f"for {index} in range({trip}):")
+        self.emit(f"    {grown} = torch.cat([{pair}], {dim})")
+        if self.chance(30):
+            self.emit(f"    if {self.condition()[0]}:")
+            self.emit(f"        {grown} = {grown} * 0.5")
+        reduced = self.pick([f".sum({dim})", f".amax({dim})", f".narrow({dim}, 0, 1) + 1"])
+        self.bind("v", f"{grown}{reduced}", self.new(self.evaluated(f"{base}{reduced}")))
+        self.bind("n", f"{grown}.size({dim})", data_int())
 
     def loop_over_list(self) -> None:
         lists = [(n, v) for n, v in self.variables(List) if v.is_exact and not v.is_fixed]
@@ -686,4 +723,5 @@ _STATEMENTS: list[tuple[int, Callable[[Statements], None]]] = [
     (2, Statements.join_list), (2, Statements.new_dict), (2, Statements.change_dict), (1, Statements.loop_over_dict),
     (2, Statements.new_optional), (2, Statements.set_optional), (2, Statements.test_optional),
     (10, Statements.branch), (1, Statements.bind_list_in_branch), (3, Statements.early_return), (9, Statements.loop),
+    (2, Statements.growing_loop),
 ]  # fmt: skip

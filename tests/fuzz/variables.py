@@ -12,6 +12,9 @@ MAX_DIMS = 4
 FLOAT, LONG = torch.float32, torch.int64
 
 
+SPECIAL = (float("nan"), float("inf"), float("-inf"), -0.0)
+
+
 @dataclass(frozen=True)
 class Spec:
     """A tensor that a program is called with."""
@@ -20,13 +23,20 @@ class Spec:
     dtype: torch.dtype
     counts: bool = False
     """Whether its numbers are small and not negative, as for trip counts."""
+    special: bool = False
+    """Whether some of its numbers are NaN, infinite or -0.0."""
 
     def make(self, generator: torch.Generator) -> torch.Tensor:
         if self.counts:
             return torch.randint(0, 4, self.shape, generator=generator)
         if self.dtype is LONG:
             return torch.randint(-4, 5, self.shape, generator=generator)
-        return torch.randint(-12, 13, self.shape, generator=generator) * 0.125
+        plain = torch.randint(-12, 13, self.shape, generator=generator) * 0.125
+        if not self.special:
+            return plain
+        chosen = torch.randint(0, len(SPECIAL), self.shape, generator=generator)
+        rare = torch.randint(0, 5, self.shape, generator=generator) == 0
+        return torch.where(rare, torch.tensor(SPECIAL)[chosen], plain)
 
 
 @dataclass(frozen=True)

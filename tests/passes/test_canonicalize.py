@@ -520,3 +520,17 @@ def test_a_program_that_always_raises_is_an_error() -> None:
     with pytest.raises(CompileError, match="the program always raises: needs a matrix") as error:
         run_pipeline(module, PASS)
     assert error.value.diagnostics[0].line == 5
+
+
+def test_what_is_written_has_the_dtype_of_the_tensor() -> None:
+    """Where types show only now that an in-place op computes in another dtype, its result is converted."""
+    text = """
+    func.func @f(%x: !torch.tensor<[2],si64>, %y: !torch.vtensor<[2],f32>) {
+      %0 = torch.tensor_static_info_cast %y : !torch.vtensor<[2],f32> to !torch.vtensor
+      torch.overwrite.tensor.contents %0 overwrites %x : !torch.vtensor, !torch.tensor<[2],si64>
+      func.return
+    }
+    """
+    module = run_pipeline(parse_module(text), PASS)
+    module.verify()
+    assert "torch.aten.to.dtype" in str(module)

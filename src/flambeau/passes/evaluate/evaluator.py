@@ -393,7 +393,8 @@ class Evaluator(Tensors, Branches, Loops):
             types = [intern(type(types[0]), operands[0].type.data)]  # type: ignore[attr-defined]
         elif isinstance(op, OverwriteTensorContentsOp):
             written = self.materialize(self.values[op.operands[1]])
-            operands = [self.fit(self.values[op.operands[0]], to_value(written.type)), written]
+            new_content = self.converted(self.materialize(self.values[op.operands[0]]), to_value(written.type))
+            operands = [self.cast(new_content, to_value(written.type)), written]
         elif isinstance(op, GlobalSlotGetOp):
             operands = []
             if (
