@@ -216,3 +216,27 @@ def test_all_narrow_numbers_are_widened() -> None:
     op.verify()
     (function,) = op.ops
     assert [str(a.type) for a in function.regions[0].blocks[1].args] == ["i64", "i64", "f64", "i64", "i64"]
+
+
+def test_branches_inside_the_bodies_of_other_ops_stay() -> None:
+    """What runs in a kernel has no registers of the virtual machine."""
+    text = """
+    #element = affine_map<(i) -> (i)>
+    func.func @main(%x: tensor<3xf32>) -> tensor<3xf32> {
+      %room = tensor.empty() : tensor<3xf32>
+      %y = linalg.generic {indexing_maps = [#element, #element], iterator_types = ["parallel"]}
+          ins(%x : tensor<3xf32>) outs(%room : tensor<3xf32>) {
+      ^bb0(%a: f32, %b: f32):
+        %is_less = arith.cmpf olt, %a, %b : f32
+        %c = scf.if %is_less -> (f32) {
+          scf.yield %a : f32
+        } else {
+          scf.yield %b : f32
+        }
+        linalg.yield %c : f32
+      } -> tensor<3xf32>
+      func.return %y : tensor<3xf32>
+    }
+    """
+    op = parse_module(text)
+    assert with_branches(op, passes_narrow_numbers) is op

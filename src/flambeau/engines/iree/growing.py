@@ -7,14 +7,25 @@ back. The result has the first shape, and the last elements. As branches between
 
 from __future__ import annotations
 
-from xdsl.dialects import scf
+from xdsl.dialects import scf, tensor
 from xdsl.dialects.builtin import DYNAMIC_INDEX, TensorType
+from xdsl.ir import SSAValue
 
 from flambeau.engines.iree.loops import Structured
 
 
 def is_growing_loop(op: Structured) -> bool:
-    """Whether a loop carries a tensor that may change its size."""
-    return isinstance(op, scf.ForOp) and any(
-        isinstance(r.type, TensorType) and DYNAMIC_INDEX in r.type.get_shape() for r in op.results
+    """Whether a loop starts with a tensor of which a cast opens a size."""
+    return isinstance(op, scf.ForOp) and any(_is_opened(value) for value in op.iter_args)
+
+
+def _is_opened(value: SSAValue) -> bool:
+    if not isinstance(value.owner, tensor.CastOp):
+        return False
+    before, after = value.owner.operands[0].type, value.type
+    assert isinstance(before, TensorType)
+    assert isinstance(after, TensorType)
+    return any(
+        old != DYNAMIC_INDEX and new == DYNAMIC_INDEX
+        for old, new in zip(before.get_shape(), after.get_shape(), strict=True)
     )

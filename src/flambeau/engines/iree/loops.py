@@ -29,7 +29,7 @@ def with_branches(module: ModuleOp, *needs: Callable[[Structured], bool]) -> Mod
 
     def needs_branches(function: Operation) -> bool:
         return isinstance(function, func.FuncOp) and any(
-            isinstance(op, Structured) and any(need(op) for need in needs) for op in function.walk()
+            need(op) for op in _all_structured(function.body) for need in needs
         )
 
     if not any(map(needs_branches, module.ops)):
@@ -42,7 +42,15 @@ def with_branches(module: ModuleOp, *needs: Callable[[Structured], bool]) -> Mod
     return copy
 
 
-def _structured(region: Region) -> Iterator[Operation]:
+def _all_structured(region: Region) -> Iterator[Structured]:
+    """The structured ops of a function, and those inside them, but not those in the bodies of other ops."""
+    for op in _structured(region):
+        yield op
+        for inner in op.regions:
+            yield from _all_structured(inner)
+
+
+def _structured(region: Region) -> Iterator[Structured]:
     """The structured ops in the blocks of a region, but not inside other ops."""
     for block in region.blocks:
         for op in block.ops:
