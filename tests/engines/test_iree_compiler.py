@@ -62,7 +62,7 @@ def test_profile_falls_back(monkeypatch: pytest.MonkeyPatch, binary_text: Callab
 
     def picky(source: bytes, given: tuple[str, ...]) -> bytes:
         tried.append(given)
-        if "--iree-opt-data-tiling" in given:
+        if "--iree-global-opt-data-tiling" in given:
             raise EngineError("vectors too large")
         return real(source, given)
 

@@ -123,8 +123,11 @@ class Element:
             return self != 0
         if dtype.is_int:
             return self._float_to_int(dtype) if source.is_float else self._int_to_int(dtype)
+        if dtypes.float32 not in (source, dtype) and (dtype.size < 4 or (source.is_float and source.size < 4)):
+            # PyTorch's narrow floats are made of and read as f32, so that f64 and integers are rounded twice.
+            return self.to(dtypes.float32).to(dtype)
         if source.is_float:
-            return self._float_to_float(dtype)
+            return self.emit(arith.ExtFOp if dtype.size > source.size else arith.TruncFOp, (self,), dtype)
         return self.emit(arith.SIToFPOp if source.signed else arith.UIToFPOp, (self,), dtype)
 
     def _int_to_int(self, dtype: DType) -> Element:
@@ -143,13 +146,6 @@ class Element:
             # NaN and what does not fit are the least integer, as on most processors; compilers that fold may say 0.
             result = (abs(source) < 2.0**31).select(result, -(1 << 31))
         return result._int_to_int(dtype)
-
-    def _float_to_float(self, dtype: DType) -> Element:
-        if dtype.size > self.dtype.size:
-            return self.emit(arith.ExtFOp, (self,), dtype)
-        if dtype.size < self.dtype.size:
-            return self.emit(arith.TruncFOp, (self,), dtype)
-        return self.to(dtypes.float32).to(dtype)
 
     def bits(self, dtype: DType) -> Element:
         """The same bits, read as a dtype of the same width."""

@@ -101,8 +101,8 @@ class IreeBackend:
     caches = True  # the engine has a cache of its own
     targets: tuple[str, ...] = ("linalg-on-tensors", "stablehlo", "tosa")
 
-    def __init__(self, profile: str = "quick") -> None:
-        self.profile = profile
+    profile = "model"
+    """That of the engine, which users have unless they say otherwise."""
 
     def compile(self, module: Module) -> Any:
         from flambeau.engines.iree import IreeEngine
@@ -112,6 +112,20 @@ class IreeBackend:
     def run(self, artefact: Any, function: str, inputs: list[Any]) -> list[Any]:
         results: list[Any] = artefact.call_flat(function, inputs)
         return results
+
+
+class IreeQuickBackend(IreeBackend):
+    """The same, compiled under the profile for short compile times."""
+
+    name = "iree-quick"
+    profile = "quick"
+
+
+class IreeHostBackend(IreeBackend):
+    """The same, compiled under the profile with IREE's own defaults."""
+
+    name = "iree-host"
+    profile = "host"
 
 
 class IreeInt64Backend(IreeBackend):
@@ -139,7 +153,7 @@ class EagerBackend:
         return results
 
 
-_OURS = {"iree": IreeBackend, "iree-int64": IreeInt64Backend, "eager": EagerBackend}
+_OURS = {b.name: b for b in (IreeBackend, IreeQuickBackend, IreeHostBackend, IreeInt64Backend, EagerBackend)}
 
 
 class BackendError(ValueError):

@@ -39,7 +39,7 @@ def compile_mlir(
 ) -> Artefact:
     """Compile MLIR (text or bytecode) for the CPU of this machine."""
     start = time.perf_counter()
-    flags = (*profile_flags(profile, dynamic=b"tensor<?" in source or b"x?x" in source), *extra_flags)
+    flags = (*profile_flags(profile), *extra_flags)
     store = ArtefactCache(cache_directory() / "iree") if use_cache and cache_enabled() else None
     # "host" in the flags stands for a CPU that only the key can tell: home folders are shared between machines.
     machine, instructions = host_cpu()

@@ -70,7 +70,10 @@ class Program:
         try:
             self._context = rt.VmContext(instance, modules=modules)
         except (ValueError, IndexError, RuntimeError) as error:
-            raise EngineError(f"IREE could not load the program: {_reason(error)}") from error
+            reason = _reason(error)
+            if "no executable loader registered" in reason:
+                reason = "the compiled code needs a function that no library on this machine has, or another CPU"
+            raise EngineError(f"IREE could not load the program: {reason}") from error
 
     @property
     def functions(self) -> list[str]:
