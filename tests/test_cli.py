@@ -186,6 +186,12 @@ def test_compile_shows_timings(call: Call) -> None:
 # run
 
 
+def test_run_checks_a_program_without_its_model(call: Call) -> None:
+    result = call("run", "raw.mlir", "--input", "2x3xf32=ones", "--check")
+    assert result.exit_code == 0, result.output
+    assert "result 0" in result.stdout
+
+
 def test_run_prints_and_checks(call: Call) -> None:
     result = call("run", "net.py:Net", "--input", "2x8xf32=ones", "--check", "--timing")
     assert "result 0: (2, 4) float32" in result.stdout
@@ -316,7 +322,7 @@ MISTAKES = {
     "cannot write": (["compile", "net.py:Net", "--input", "2x8xf32", "-o", "net.py/out.mlir"], "cannot write"),
     "no vmfb": (["run", "missing.vmfb"], "there is no file missing.vmfb"),
     "no mlir": (["compile", "missing.mlir"], "there is no file missing.mlir"),
-    "check without a model": (["run", "raw.mlir", "--input", "2x3xf32", "--check"], "--check needs the model"),
+    "check of an artefact": (["run", "net.vmfb", "--input", "2x3xf32", "--check"], "there is no file net.vmfb"),
     "unknown engine": (["run", "net.py:Net", "--input", "2x8xf32", "--engine", "no"], "there is no engine 'no'"),
     "wrong arguments": (["run", "raw.mlir", "--input", "2x4xf32"], "expected a tensor 2x3xfloat32, got 2x4xfloat32"),
     "unknown pass": (["opt", "raw.mlir", "-p", "canonicalise"], "did you mean 'canonicalize'?"),

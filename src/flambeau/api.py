@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -57,6 +57,8 @@ class Module:
     output_type: OutputType
     timings: dict[str, float] = field(default_factory=dict)
     """CPU seconds of each stage."""
+    origin: Module | None = None
+    """The program in the torch dialect that this was lowered from; None if that is not known."""
 
     def __str__(self) -> str:
         return pretty_text(self.op)
@@ -264,7 +266,7 @@ def lower(module: Module, output: OutputType, tosa_int64: str = "narrow", keep: 
         raise CompileError(
             [Diagnostic("lower", f"a {module.output_type} module cannot be taken to {output}: it is lowered already")]
         )
-    op, timings = module.op, dict(module.timings)
+    op, timings, origin = module.op, dict(module.timings), module.origin or module
     if module.output_type is OutputType.RAW and not module.signatures:
         from flambeau.torchscript import lower_objects
 
@@ -278,12 +280,13 @@ def lower(module: Module, output: OutputType, tosa_int64: str = "narrow", keep: 
         with stage(timings, "passes"):
             # Rewriting writes as values may stop half-way; what goes into a repro is the program before that.
             before = op.clone() if has_mutable_tensors(op) else op
+            origin = replace(module, op=before)
             with _reproducible(before, "torch-function-to-torch-backend-pipeline"):
                 op = to_backend_contract(op, keep if output in WHOLE else ())
     if output is not OutputType.TORCH:
         with stage(timings, "lowering"), _reproducible(op, f"torch-backend-to-{output}-backend-pipeline"):
             op = _lowering(output, tosa_int64, keep)(op)
-    return Module(op, module.weights, module.signatures, output, timings)
+    return Module(op, module.weights, module.signatures, output, timings, origin)
 
 
 @contextmanager
@@ -311,18 +314,33 @@ def _lowering(output: OutputType, tosa_int64: str, keep: Collection[str]) -> Cal
     return partial(lower_to_tosa, int64=tosa_int64)
 
 
-def load(module: Module | str | Path, *, engine: Any = "iree", **options: Any) -> Executable:
-    """A callable that runs the program, on torch tensors or numpy arrays. Takes a `Module` or a saved artefact."""
+def load(
+    module: Module | str | Path, *, engine: Any = "iree", check: str | int | None = None, **options: Any
+) -> Executable:
+    """A callable that runs the program, on torch tensors or numpy arrays. Takes a `Module` or a saved artefact.
+
+    `check="first"` compares the first call of each function with eager PyTorch, a number n each n-th, and a difference
+    raises `WrongResult`; without PyTorch it is compared with the plainest code that the engine has. The environment
+    variable `FLAMBEAU_CHECK` says so for all programs that are not told. The other options are the engine's.
+    """
     if isinstance(module, (str, Path)):
         if Path(module).suffix == ".mlir":
             from flambeau.files import read_module, require_weights
 
             read = read_module(Path(module))
             require_weights(read, Path(module))
-            return load(compile(read), engine=engine, **options)
+            return load(compile(read), engine=engine, check=check, **options)
         from flambeau.engines.iree.executable import load_executable
 
+        if check is not None:
+            raise ValueError("a compiled artefact cannot be checked: load the module that it was made of")
         return load_executable(Path(module), **options)
+    from flambeau.checking import checked, interval
     from flambeau.engines import get_engine
 
-    return get_engine(engine).compile(module, **options)
+    found, every = get_engine(engine), interval(check)
+    executable = found.compile(module, **options)
+    if every is None:
+        return executable
+    plainly = getattr(found, "compile_plainly", None)
+    return checked(executable, module, every, lambda m: found.compile(m, **options), plainly)

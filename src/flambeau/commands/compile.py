@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -170,7 +171,9 @@ def _write(path: Path, text: str) -> None:
 @click.option("--input", "inputs", multiple=True, metavar="SHAPExDTYPE[=VALUE]")
 @click.option("--engine", default="iree", show_default=True)
 @click.option("--save", type=click.Path(dir_okay=False, path_type=Path), help="Keep the compiled artefact (.vmfb).")
-@click.option("--check", is_flag=True, help="Compare with eager PyTorch; exit status 1 if they differ.")
+@click.option(
+    "--check", is_flag=True, help="Compare with eager PyTorch, or with the plainest code; exit status 1 if they differ."
+)
 @click.option("--timing", is_flag=True, help="Show how long each stage took.")
 def run_command(
     target: str,
@@ -188,19 +191,23 @@ def run_command(
     import torch
 
     import flambeau
+    from flambeau.engines import WrongResult
 
     specs = _inputs(inputs)
     timings: dict[str, float] = {}
     if target.endswith(".vmfb"):
         if not Path(target).is_file():
             raise usage_error(f"there is no file {target}")
+        if check:
+            raise usage_error("--check needs the program: give FILE.py:FACTORY, FILE.pt or FILE.mlir")
         executable, model = flambeau.load(target), None
     else:
         module, model = _compile(target, specs, "linalg-on-tensors", timings, frontend)
         timings.update(module.timings)
         with progress(f"compiling with {engine}"):
             try:
-                executable = flambeau.load(module, engine=engine)
+                # A model is compared as a whole, below; a program without one compares its call itself.
+                executable = flambeau.load(module, engine=engine, check="first" if check and model is None else None)
             except ValueError as e:
                 raise usage_error(str(e)) from None
         timings.update(getattr(executable, "timings", {}))
@@ -212,11 +219,12 @@ def run_command(
         results = executable(*arguments)
     except (TypeError, ValueError) as e:
         raise usage_error(str(e)) from None
+    except WrongResult as e:
+        click.echo(str(e), err=True)
+        sys.exit(1)
     timings["run"] = time.perf_counter() - start
     _print_results(results)
-    if check:
-        if model is None:
-            raise usage_error("--check needs the model: give FILE.py:FACTORY")
+    if check and model is not None:
         with torch.no_grad():
             expected = model(*arguments)
         _compare(results, expected)

@@ -8,9 +8,9 @@ from __future__ import annotations
 import importlib
 from typing import Any, Protocol, runtime_checkable
 
-from flambeau.engines.errors import EngineError, RunError
+from flambeau.engines.errors import EngineError, RunError, WrongResult
 
-__all__ = ["Engine", "EngineError", "Executable", "RunError", "get_engine"]
+__all__ = ["Engine", "EngineError", "Executable", "RunError", "WrongResult", "get_engine"]
 
 _ENGINES = {
     "eager": "flambeau.engines.eager:EagerEngine",

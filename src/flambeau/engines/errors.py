@@ -25,3 +25,7 @@ class RunError(RuntimeError):
 
     It is a `RuntimeError` because that is what PyTorch raises for the same mistakes.
     """
+
+
+class WrongResult(RunError):
+    """A program gave another result than the one that it was checked against."""

@@ -52,3 +52,7 @@ class IreeEngine:
         loaded = time.perf_counter()
         executable.timings = {"print": printed - start, "compile": compiled - printed, "load": loaded - compiled}
         return executable
+
+    def compile_plainly(self, module: Any) -> IreeExecutable:
+        """Compile a module in the way that leaves least room for mistakes, to compare other ways with it."""
+        return self.compile(module, device="local-sync", profile="quick")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import atexit
+import ctypes
+import os
 import re
 import threading
 import weakref
@@ -11,6 +13,7 @@ from typing import Any
 
 import iree.runtime as rt
 import numpy as np
+from iree.runtime._binding import create_hal_driver
 
 from flambeau.engines.errors import EngineError, RunError
 from flambeau.engines.iree.buffers import from_buffer_view, memory_of, overlaps, to_buffer_view
@@ -19,9 +22,13 @@ from flambeau.ir.module import ScalarSpec, TensorSpec
 
 DEVICES = ("local-task", "local-sync")
 PARAMETER_SCOPE = "model"
+_HELD = ("_functions", "_context", "_module", "_index", "_device")
+"""What of a program belongs to IREE."""
 
 
 _LIVE: weakref.WeakSet[Program] = weakref.WeakSet()
+_DEVICES: dict[str, Any] = {}
+_DEVICES_LOCK = threading.Lock()
 
 
 @atexit.register
@@ -29,6 +36,32 @@ def _release() -> None:
     # IREE complains at length about what is still alive when Python has ended, and others may hold on to a program.
     for program in list(_LIVE):
         program.close()
+
+
+def _device(name: str) -> Any:
+    """The device of that name in this process."""
+    with _DEVICES_LOCK:
+        if name not in _DEVICES:
+            # Not IREE's cached driver: in a forked process that one has the threads of the parent, which are not there.
+            _DEVICES[name] = create_hal_driver(name).create_device_by_uri(name)
+        return _DEVICES[name]
+
+
+def _after_fork() -> None:
+    """Let programs start anew in a forked process: the threads that they ran on exist in the parent only."""
+    global _DEVICES_LOCK
+    _DEVICES_LOCK = threading.Lock()
+    abandoned = list(_DEVICES.values())
+    _DEVICES.clear()
+    for program in list(_LIVE):
+        abandoned.append(program.abandon())
+    for thing in abandoned:
+        # Never freed: IREE would wait for those threads.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 class Program:
@@ -43,9 +76,15 @@ class Program:
         if device not in DEVICES:
             raise ValueError(f"there is no device {device!r}; known devices: {', '.join(DEVICES)}")
         _LIVE.add(self)
+        self._is_abandoned = False
         self._parameters = parameters
-        self._device = rt.get_device(device)
-        self._lock = threading.Lock()  # one context is for one thread at a time, and a call lets other threads run
+        self._vmfb, self._device_name = vmfb, device
+        self._lock = threading.RLock()  # one context is for one thread at a time, and a call lets other threads run
+        self._start()
+
+    def _start(self) -> None:
+        parameters, vmfb = self._parameters, self._vmfb
+        self._device = _device(self._device_name)
         self._functions: dict[str, Any] = {}
         instance = rt.VmInstance()
         self._index = rt.ParameterIndex()
@@ -82,8 +121,14 @@ class Program:
 
     def close(self) -> None:
         """Let go of everything that IREE holds; the program cannot be called any more."""
-        for name in ("_functions", "_context", "_module", "_index", "_device"):
+        for name in _HELD:
             self.__dict__.pop(name, None)
+
+    def abandon(self) -> list[Any]:
+        """Give up what IREE holds without letting go of it; the next call starts anew."""
+        self._lock = threading.RLock()
+        self._is_abandoned = True
+        return [self.__dict__.pop(name, None) for name in _HELD]
 
     def call(
         self,
@@ -98,6 +143,11 @@ class Program:
         Results are torch tensors if one of the arguments is (or, without arguments, one of the weights), unless
         `as_torch` decides. No result shares memory with an argument or with another result.
         """
+        if self._is_abandoned:
+            with self._lock:
+                if self._is_abandoned:
+                    self._start()
+                    self._is_abandoned = False
         if as_torch is None:
             as_torch = prefers_torch(args)
         if as_torch is None:
