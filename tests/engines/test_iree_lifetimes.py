@@ -58,15 +58,15 @@ def test_a_forked_process_runs_what_its_parent_loaded(device: str) -> None:
     child = os.fork()
     if child == 0:
         signal.alarm(60)  # ends a process that hangs
-        torch.testing.assert_close(run(x), (x @ x).relu())
+        torch.testing.assert_close(run(x), kept)
         again = flambeau.load(flambeau.compile(torch.neg, (x,)), device={device!r}, cache=False)
         torch.testing.assert_close(again(kept), -kept)
-        sys.exit(7)
+        os._exit(7)  # as processes of multiprocessing end
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
     torch.testing.assert_close(run(x), kept)
     """
     ended = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=120)
-    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.returncode == 0, ended.stderr
 
 
 def test_threads_share_a_program() -> None:

@@ -20,7 +20,8 @@ from flambeau.engines.iree.buffers import from_buffer_view, memory_of, overlaps,
 from flambeau.ir.arrays import as_bytes, is_array, prefers_torch
 from flambeau.ir.module import ScalarSpec, TensorSpec
 
-DEVICES = ("local-task", "local-sync")
+THREADED = "local-task"
+DEVICES = (THREADED, "local-sync")
 PARAMETER_SCOPE = "model"
 _HELD = ("_functions", "_context", "_module", "_index", "_device")
 """What of a program belongs to IREE."""
@@ -51,10 +52,7 @@ def _after_fork() -> None:
     """Let programs start anew in a forked process: the threads that they ran on exist in the parent only."""
     global _DEVICES_LOCK
     _DEVICES_LOCK = threading.Lock()
-    abandoned = list(_DEVICES.values())
-    _DEVICES.clear()
-    for program in list(_LIVE):
-        abandoned.append(program.abandon())
+    abandoned = [program.abandon() for program in list(_LIVE)] + [_DEVICES.pop(THREADED, None)]
     for thing in abandoned:
         # Never freed: IREE would wait for those threads.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
@@ -125,8 +123,10 @@ class Program:
             self.__dict__.pop(name, None)
 
     def abandon(self) -> list[Any]:
-        """Give up what IREE holds without letting go of it; the next call starts anew."""
+        """Give up what IREE holds without letting go of it, if that needs threads; the next call starts anew."""
         self._lock = threading.RLock()
+        if self._device_name != THREADED:
+            return []
         self._is_abandoned = True
         return [self.__dict__.pop(name, None) for name in _HELD]
 
