@@ -61,7 +61,7 @@ def test_a_forked_process_runs_what_its_parent_loaded(device: str) -> None:
         torch.testing.assert_close(run(x), kept)
         again = flambeau.load(flambeau.compile(torch.neg, (x,)), device={device!r}, cache=False)
         torch.testing.assert_close(again(kept), -kept)
-        os._exit(7)  # as processes of multiprocessing end
+        sys.exit(7)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
     torch.testing.assert_close(run(x), kept)
     """

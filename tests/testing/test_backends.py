@@ -63,7 +63,9 @@ def test_what_is_no_backend_is_told(tmp_path: Path, text: str, reason: str) -> N
 
 
 def test_unknown_names_list_the_known_ones() -> None:
-    with pytest.raises(BackendError, match="there is no backend 'nix'; known are eager, iree, iree-host, iree-int64, iree-quick"):
+    with pytest.raises(
+        BackendError, match="there is no backend 'nix'; known are eager, iree, iree-host, iree-int64, iree-quick"
+    ):
         load_backend("nix")
     with pytest.raises(BackendError, match=r"there is no file nix\.py"):
         load_backend("nix.py")

@@ -20,8 +20,7 @@ from flambeau.engines.iree.buffers import from_buffer_view, memory_of, overlaps,
 from flambeau.ir.arrays import as_bytes, is_array, prefers_torch
 from flambeau.ir.module import ScalarSpec, TensorSpec
 
-THREADED = "local-task"
-DEVICES = (THREADED, "local-sync")
+DEVICES = ("local-task", "local-sync")
 PARAMETER_SCOPE = "model"
 _HELD = ("_functions", "_context", "_module", "_index", "_device")
 """What of a program belongs to IREE."""
@@ -52,10 +51,17 @@ def _after_fork() -> None:
     """Let programs start anew in a forked process: the threads that they ran on exist in the parent only."""
     global _DEVICES_LOCK
     _DEVICES_LOCK = threading.Lock()
-    abandoned = [program.abandon() for program in list(_LIVE)] + [_DEVICES.pop(THREADED, None)]
+    _abandon()
+    # Nor does a forked process let go of anything when it ends: IREE may wait for what is not there.
+    atexit.unregister(_release)
+    atexit.register(_abandon)
+
+
+def _abandon() -> None:
+    abandoned = [program.abandon() for program in list(_LIVE)] + list(_DEVICES.values())
+    _DEVICES.clear()
     for thing in abandoned:
-        # Never freed: IREE would wait for those threads.
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))  # never freed
 
 
 if hasattr(os, "register_at_fork"):
@@ -123,10 +129,8 @@ class Program:
             self.__dict__.pop(name, None)
 
     def abandon(self) -> list[Any]:
-        """Give up what IREE holds without letting go of it, if that needs threads; the next call starts anew."""
+        """Give up what IREE holds without letting go of it; the next call starts anew."""
         self._lock = threading.RLock()
-        if self._device_name != THREADED:
-            return []
         self._is_abandoned = True
         return [self.__dict__.pop(name, None) for name in _HELD]
 
