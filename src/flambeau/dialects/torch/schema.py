@@ -287,8 +287,8 @@ def _balanced(tokens: _Tokens) -> Iterator[str]:
 
 
 def _alias(tokens: _Tokens) -> AliasInfo | None:
-    # `(a!)`, `(a -> *)`, `(a|b)`: an alias annotation always holds a lower-case letter or `*` first.
-    if tokens.peek() != "(" or not re.fullmatch(r"[a-z]|\*", tokens.peek(1)):
+    # `(a!)`, `(a -> *)`, `(a|b)`, `(a0!)` of a custom op: a lower-case letter or `*` comes first.
+    if tokens.peek() != "(" or not re.fullmatch(r"[a-z]\d*|\*", tokens.peek(1)):
         return None
     inner = list(_balanced(tokens))[1:-1]
     before = inner[: inner.index("->")] if "->" in inner else inner

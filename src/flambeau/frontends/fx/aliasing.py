@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import Any
 
 import torch
@@ -10,7 +11,7 @@ from torch.fx import Graph, Node
 from torch.fx.node import map_arg
 
 from flambeau.dialects.torch import registry
-from flambeau.dialects.torch.schema import Schema
+from flambeau.dialects.torch.schema import Schema, parse_schema
 from flambeau.ir.sharing import Sharing
 
 # In-place in name only: they change how autograd sees the tensor, never its contents.
@@ -115,7 +116,14 @@ def _given(schema: Schema, node: Node, name: str) -> Any:
 def schema_of(node: Node) -> Schema | None:
     if node.op != "call_function" or not hasattr(node.target, "_schema"):
         return None
-    return registry.schema(op_name(node.target))
+    name = op_name(node.target)
+    return registry.schema(name) or _own_schema(name, str(node.target._schema))
+
+
+@cache
+def _own_schema(name: str, text: str) -> Schema:
+    """The schema of an op that the snapshot lacks: a custom op, or one of another version of PyTorch."""
+    return parse_schema(name, text[text.index("(") :])
 
 
 def _arguments_where(node: Node, schema: Schema, accept: Any) -> Iterator[Node]:

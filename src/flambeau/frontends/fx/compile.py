@@ -39,6 +39,10 @@ def import_model(
 ) -> Program:
     """Export the model where that is needed; the result imports it."""
     if isinstance(model, torch.export.ExportedProgram):
+        if has_transforms(model):
+            reason = "the exported program has steps of torch.func or torch.vmap in it, and not what they compute"
+            hint = "Give the nn.Module itself and example inputs, or the result of run_decompositions()."
+            raise CompileError([Diagnostic("import", reason, hint=hint)])
         return lambda keep, name: import_exported_program(model, keep, name)
     if isinstance(model, torch.fx.GraphModule) and args is None:
         return lambda keep, name: import_graph_module(model, keep, name)
@@ -84,6 +88,8 @@ def export(model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
         ):  # fmt: skip
             warnings.simplefilter("always")
             program = torch.export.export(model, args, kwargs, dynamic_shapes=dynamic_shapes, strict=False)
+            if has_transforms(program):
+                program = _export_below_transforms(model, args, kwargs, dynamic_shapes)
     except Exception as e:
         raise CompileError([_export_failure(e)], summary="torch.export could not trace the model") from e
     refuse_lost_assignments(model, program, assigned_buffers)
@@ -92,6 +98,23 @@ def export(model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
             _refuse_lost_state(model, program, assigned[1].split(", "))
         warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno, registry=_WARNED)
     return program
+
+
+def has_transforms(program: Any) -> bool:
+    """Whether a program has steps of `torch.func` and `torch.vmap` in it, and not what they compute."""
+    wrapped = torch._C._functorch.is_functorch_wrapped_tensor
+    if any(isinstance(t, torch.Tensor) and wrapped(t) for t in program.constants.values()):
+        return True
+    parts = [m for m in program.graph_module.modules() if isinstance(m, torch.fx.GraphModule)]
+    targets = [n.target for part in parts for n in part.graph.nodes if n.op == "call_function"]
+    return any(getattr(t, "__module__", "") == "torch._functorch.predispatch" for t in targets)
+
+
+def _export_below_transforms(model: torch.nn.Module, args: Any, kwargs: Any, dynamic_shapes: Any) -> Any:
+    """Export a model as the ops that remain when PyTorch's function transforms are done."""
+    from torch.export._trace import _export
+
+    return _export(model, args, kwargs, dynamic_shapes, strict=False, pre_dispatch=False)
 
 
 def _apart(model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:

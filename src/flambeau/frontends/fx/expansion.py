@@ -71,11 +71,12 @@ def trace(node: Node, decomposition: Callable[..., Any]) -> tuple[GraphModule, l
         return tuple(result) if isinstance(result, tuple) else result
 
     try:
-        # Without mkldnn, recurrent layers decompose to ATen ops and not to kernels of one CPU library.
-        with TRACING, torch.no_grad(), torch.backends.mkldnn.flags(enabled=False), mode, warnings.catch_warnings():
+        with TRACING, warnings.catch_warnings():
             # What PyTorch warns of is how it decomposes, which is no concern of the user's.
             warnings.simplefilter("ignore")
-            traced = make_fx(body, tracing_mode="real", _allow_non_fake_inputs=True)(*metas)
+            # Without mkldnn, recurrent layers decompose to ATen ops and not to kernels of one CPU library.
+            with torch.no_grad(), torch.backends.mkldnn.flags(enabled=False), mode:
+                traced = make_fx(body, tracing_mode="real", _allow_non_fake_inputs=True)(*metas)
     except (NotImplementedError, GuardOnDataDependentSymNode, PendingUnbackedSymbolNotFound):
         # Some decompositions look at values, which fake tensors do not have. The op stays whole, and whoever
         # cannot take it says so with its name.
@@ -169,6 +170,14 @@ def _python_kernel(target: Any) -> Any:
     library = import_module("torch.ao.quantization.fx._decomposed")
     base, overload = target._schema.name.split("::")[1], target._schema.overload_name
     return getattr(library, f"{base}_{overload}" if overload else base, None)
+
+
+def kernel_of(target: Any) -> Callable[..., Any] | None:
+    """The Python function of an op that was made with `torch.library.custom_op`; None for other ops."""
+    from torch._library.custom_ops import OPDEFS
+
+    found = OPDEFS.get(target._schema.name)
+    return None if found is None else found._init_fn
 
 
 def fake_mode_of(metas: list[Any], node: Node) -> Any:

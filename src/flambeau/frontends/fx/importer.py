@@ -58,7 +58,7 @@ from flambeau.frontends.fx.aliasing import (
     statistics_of,
     updates_statistics,
 )
-from flambeau.frontends.fx.expansion import IN_TRAINING, expand, trace
+from flambeau.frontends.fx.expansion import IN_TRAINING, expand, kernel_of, trace
 from flambeau.frontends.fx.quantized import inline_bytes
 from flambeau.frontends.fx.regions import attribute_of, without_regions
 from flambeau.frontends.fx.schemas import (
@@ -384,6 +384,13 @@ class GraphImporter:
             return
         if writes_results(schema):
             self._write_results(schema, node, target)
+            return
+        if schema.is_mutable and (kernel := kernel_of(target)) is not None:
+            # Nobody knows what it writes but its own kernel.
+            inner = trace(node, kernel)
+            if inner is None:
+                raise Problem("its kernel looks at the values of tensors", "Write it with ops of PyTorch.")
+            self._inline_expansion(node, *inner, aliased=True)
             return
         mutable = self.aliasing.is_mutable(node)
         of_view = mutable and not schema.is_mutable and self._is_perhaps_view(schema, node)

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 CACHE_MODULE = "transformers.cache_utils"
-CACHE_CLASSES = ("DynamicCache", "StaticCache", "EncoderDecoderCache")
+CACHE_CLASSES = ("DynamicCache", "StaticCache", "QuantizedCache", "EncoderDecoderCache")
 
 _COUNTERS = frozenset({"cumulative_length", "_seen_tokens"})
 """Integers that are a cache's state and not its configuration: leaves even where they are plain numbers."""

@@ -68,6 +68,11 @@ def strided_arguments(
         offset = offset - memory.start
     if isinstance(offset, int) and offset < 0:
         raise Unsupported("a strided view of memory before the tensor that the program is given", _HINT)
+    whole = memory.source.meta["val"]
+    if all(isinstance(n, int) for n in (*whole.shape, *given[1], *given[2], offset)):
+        last = offset + sum((n - 1) * stride for n, stride in zip(given[1], given[2], strict=True))
+        if 0 not in given[1] and last >= whole.numel():
+            raise Unsupported("a strided view of memory behind the tensor that the program is given", _HINT)
     if is_written and not memory.is_in_order:
         raise Unsupported("a strided view of a tensor that is written and does not lie in order in memory", _HINT)
     base = values[memory.source]

@@ -5,6 +5,7 @@ Both run the op on fake tensors, which have shapes and dtypes and no contents. S
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -108,10 +109,11 @@ def infer_with_pytorch(schema: Schema, metas: Sequence[Any]) -> Any:
         values = [python_argument(a.type, lift(m)) for a, m in zip(schema.arguments, metas, strict=True)]
         positional = [v for a, v in zip(schema.arguments, values, strict=True) if not a.kwarg_only]
         named = {a.name: v for a, v in zip(schema.arguments, values, strict=True) if a.kwarg_only}
-        with torch.no_grad(), fakes.mode:
+        with torch.no_grad(), fakes.mode, warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # it is not the user who calls them
             return _metas(target(*positional, **named))
-    except Exception:
-        # Fake kernels refuse with all kinds of errors; the type stays unknown, and whoever needs it says so.
+    except (NotImplementedError, RuntimeError, TypeError, ValueError, IndexError, AssertionError):
+        # So fake kernels refuse what they cannot say; the type stays unknown, and whoever needs it says so.
         return None
 
 
@@ -169,7 +171,8 @@ def _expand(op: TorchOp, schema: Schema, weights: Weights, keep: Callable[[str],
         positional = tuple(v for a, v in zip(schema.arguments, values, strict=True) if not a.kwarg_only)
         named = {a.name: v for a, v in zip(schema.arguments, values, strict=True) if a.kwarg_only}
         node = graph.call_function(target, positional, named)
-        with torch.no_grad(), fakes.mode:
+        with torch.no_grad(), fakes.mode, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
             plain = torch.fx.node.map_arg((positional, named), lambda n: n.meta["val"])
             node.meta["val"] = target(*plain[0], **plain[1])
         graph.output(node)
