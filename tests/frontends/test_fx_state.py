@@ -461,6 +461,18 @@ def test_what_gives_its_argument_back_is_written_and_what_copies_is_not() -> Non
     steps_like_eager(PerhapsViews, *THREE, on_iree=True)
 
 
+class Literal(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        y = torch.tensor([1.0, 3.0])
+        y.add_(x.nonzero().sum())
+        return y
+
+
+def test_a_literal_that_is_written_is_new_in_each_call() -> None:
+    module = steps_like_eager(Literal, *THREE)
+    assert module.signatures["main"].mutations == ()
+
+
 def test_a_copy_of_an_argument_that_does_not_lie_in_order_is_a_copy() -> None:
     def program(x: Tensor) -> Tensor:
         x.contiguous().mul_(2)

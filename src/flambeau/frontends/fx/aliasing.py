@@ -155,6 +155,8 @@ def gives_back(schema: Schema, node: Node, source: Node) -> bool:
     """Whether an op that does not say so gives an argument back, as it is or as a view: `atleast_2d`, `dropout`."""
     if schema.name in PERHAPS_VIEWS:
         return is_view(node, source)
+    if schema.base_name == "clone" or schema.base_name.endswith("_copy"):
+        return False  # The fake tensor of a literal and that of its copy may be one.
     left, right = _storages(source.meta.get("val")), _storages(node.meta.get("val"))
     return bool(left and right and left & right)
 
