@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import re
+import subprocess
+import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from iree.compiler import version
 from iree.compiler.api import Output, Session, Source, ctypes_dl
+from iree.compiler.tools import binaries
 
 from flambeau.engines.cache import ArtefactCache, cache_directory, cache_enabled, cache_key
 from flambeau.engines.errors import EngineError, InvalidProgram
@@ -81,7 +86,38 @@ def _enable_diagnostics() -> Any:
     return function
 
 
+_FIRST_PROCESS: list[int] = []
+"""The process in which IREE's compiler was first used."""
+
+
+def _after_fork() -> None:
+    # At the end of a process IREE's compiler waits for its threads, which are in the parent.
+    ctypes_dl._global_init.local_dylib = None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
 def _compile(source: bytes, flags: Sequence[str]) -> bytes:
+    """Compile in this process, or in one of its own where the compiler's threads were lost in a fork."""
+    if not _FIRST_PROCESS:
+        _FIRST_PROCESS.append(os.getpid())
+    return _compile_here(source, flags) if os.getpid() in _FIRST_PROCESS else _compile_elsewhere(source, flags)
+
+
+def _compile_elsewhere(source: bytes, flags: Sequence[str]) -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        output = Path(folder) / "program.vmfb"
+        command = [binaries.find_tool("iree-compile"), "-", "-o", str(output), *flags]
+        ended = subprocess.run(command, input=source, capture_output=True, check=False)
+        if ended.returncode == 0:
+            return output.read_bytes()
+        said = ended.stderr.decode(errors="replace")
+        raise EngineError(_summary("compile", source, [("error", said)]), [("error", said)])
+
+
+def _compile_here(source: bytes, flags: Sequence[str]) -> bytes:
     diagnostics: list[tuple[str, str]] = []
 
     def record(severity: int, message: int, length: int, _: Any) -> None:
