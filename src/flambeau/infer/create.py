@@ -96,6 +96,8 @@ def arange_step(start: Any, end: Any, step: Any, dtype: int | None, *_: Any) -> 
         result = dtype_or(dtype, dtypes.int64)
     if not known(start, end, step):
         return Meta((None,), result)
+    if (end - start) * step < 0:
+        raise InferenceError(f"arange from {start} to {end} in steps of {step}")
     if result is dtypes.int64:
         start, end, step = int(start), int(end), int(step)
         return Meta((max(-((start - end) // step), 0),), result)

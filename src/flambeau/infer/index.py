@@ -102,7 +102,7 @@ def masked_select(x: Meta, mask: Meta) -> Meta:
 
 @infer_rule("aten.bincount")
 def bincount(x: Meta, weights: Meta | None, least: Any) -> Meta:
-    if weights is None:
+    if weights is None or x.shape == (0,):
         return Meta((None,), dtypes.int64)
     return Meta((None,), dtypes.float32 if weights.dtype is dtypes.float32 else dtypes.float64)
 

@@ -26,7 +26,7 @@ def native_layer_norm(x: Meta, normalized: list[Any], *_: Any) -> tuple[Meta, Me
 
 @infer_rule("aten._fused_rms_norm")
 def fused_rms_norm(x: Meta, normalized: list[Any], *_: Any) -> tuple[Meta, Meta]:
-    return x, Meta(_kept(x, normalized), x.dtype)
+    return x, Meta(_kept(x, normalized), x.dtype.compute)
 
 
 @infer_rule("aten.native_group_norm")

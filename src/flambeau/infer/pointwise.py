@@ -5,7 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from flambeau.infer.promotion import COMPLEX_OF
-from flambeau.infer.rules import Meta, broadcast_metas, dtype_or, floating, infer_rule, promoted, promoted_float
+from flambeau.infer.rules import (
+    InferenceError,
+    Meta,
+    broadcast_metas,
+    dtype_or,
+    floating,
+    infer_rule,
+    promoted,
+    promoted_float,
+)
 from flambeau.ir import dtypes
 
 
@@ -143,6 +152,8 @@ def where(condition: Meta, x: Any, y: Any) -> Meta:
 )  # fmt: skip
 def clamp(*args: Any) -> Meta:
     numbers = _numbers(args)
+    if len(numbers) < 2:
+        raise InferenceError("clamp with neither a least nor a greatest value")
     return Meta(broadcast_metas(*numbers), promoted(*numbers))
 
 
@@ -181,7 +192,7 @@ def log_sigmoid_backward(gradient: Meta, x: Meta, buffer: Meta) -> Meta:
 
 @infer_rule("aten.native_dropout_backward")
 def dropout_backward(gradient: Meta, mask: Meta, scale: Any) -> Meta:
-    return Meta(gradient.shape, floating(gradient.dtype))
+    return Meta(broadcast_metas(gradient, mask), floating(gradient.dtype))
 
 
 @infer_rule(

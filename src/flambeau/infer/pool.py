@@ -75,7 +75,10 @@ def max_unpool3d(x: Meta, indices: Meta, output: list[Any], *_: Any) -> Meta:
     "aten._upsample_bilinear2d_aa", "aten._upsample_bicubic2d_aa",
 )  # fmt: skip
 def upsample(x: Meta, output: Any, *_: Any) -> Meta:
-    return Meta((*x.shape[:2], *map(size, spread(output, x.rank - 2))), x.dtype)
+    wanted = [size(n) for n in spread(output, x.rank - 2)]
+    if len(wanted) != x.rank - 2 or 0 in (*wanted, *x.shape[2:]):
+        raise InferenceError(f"images of {list(x.shape[2:])} pixels cannot be resized to {wanted}")
+    return Meta((*x.shape[:2], *wanted), x.dtype)
 
 
 def resampled(x: Meta, output: Any, scales: Any) -> Meta:
@@ -86,7 +89,7 @@ def resampled(x: Meta, output: Any, scales: Any) -> Meta:
         raise InferenceError("neither sizes nor scale factors are given")
     factors = spread(scales, x.rank - 2)
     shape = [math.floor(d * s) if d is not None and known(s) else None for d, s in zip(x.shape[2:], factors)]
-    return Meta((*x.shape[:2], *shape), x.dtype)
+    return upsample(x, shape)
 
 
 @infer_rule(*(f"aten.{op}.vec" for n in (1, 2, 3) for op in (f"upsample_nearest{n}d", f"_upsample_nearest_exact{n}d")))

@@ -106,7 +106,13 @@ def all_(x: Meta) -> Meta:
     return Meta((), dtypes.uint8 if x.dtype is dtypes.uint8 else dtypes.bool_)
 
 
-@infer_rule("aten.all.dim", "aten.any.dim", "aten.all.dims", "aten.any.dims")
+@infer_rule("aten.all.dims", "aten.any.dims")
+def all_given_dims(x: Meta, dims: Any, keepdim: bool) -> Meta:
+    """Unlike other reductions, an empty list of dims reduces none."""
+    return all_dims(x, dims, keepdim) if dims != [] else Meta(x.shape, all_dims(x, None, keepdim).dtype)
+
+
+@infer_rule("aten.all.dim", "aten.any.dim")
 def all_dims(x: Meta, dims: Any, keepdim: bool) -> Meta:
     return Meta(reduced(x.shape, dims, keepdim), dtypes.uint8 if x.dtype is dtypes.uint8 else dtypes.bool_)
 

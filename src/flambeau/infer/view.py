@@ -48,9 +48,17 @@ def view(x: Meta, shape: list[Any], strides: Any = None) -> Meta:
     return Meta(reshaped(x.shape, shape), x.dtype)
 
 
-@infer_rule("aten.view_as", "aten.reshape_as", "aten.expand_as")
+@infer_rule("aten.view_as", "aten.reshape_as")
 def view_as(x: Meta, other: Meta) -> Meta:
+    count, wanted = product(x.shape), product(other.shape)
+    if count is not None and wanted is not None and count != wanted:
+        raise InferenceError(f"{list(x.shape)} cannot be viewed as {list(other.shape)}")
     return Meta(other.shape, x.dtype)
+
+
+@infer_rule("aten.expand_as")
+def expand_as(x: Meta, other: Meta) -> Meta:
+    return Meta(expand(x, list(other.shape), False).shape if None not in other.shape else other.shape, x.dtype)
 
 
 @infer_rule("aten.as_strided", "aten.as_strided_copy", "aten.resize")
@@ -76,6 +84,8 @@ def view_as_real(x: Meta) -> Meta:
 
 @infer_rule("aten.view_as_complex", "aten.view_as_complex_copy")
 def view_as_complex(x: Meta) -> Meta:
+    if not x.rank or x.shape[-1] not in (2, None):
+        raise InferenceError(f"the last dim of complex numbers has their two parts, here is {list(x.shape)}")
     return Meta(x.shape[:-1], COMPLEX_OF[x.dtype])
 
 
@@ -130,8 +140,15 @@ def matrix_transpose(x: Meta) -> Meta:
     return transpose(x, -2, -1)
 
 
-@infer_rule("aten.t", "aten.t_copy", "aten.numpy_T")
+@infer_rule("aten.t", "aten.t_copy")
 def t(x: Meta) -> Meta:
+    if x.rank > 2:
+        raise InferenceError(f"t of a tensor of rank {x.rank}, which is no matrix")
+    return numpy_t(x)
+
+
+@infer_rule("aten.numpy_T")
+def numpy_t(x: Meta) -> Meta:
     return Meta(tuple(reversed(x.shape)), x.dtype)
 
 
@@ -157,8 +174,13 @@ def rot90(x: Meta, times: int, dims: list[int]) -> Meta:
 @infer_rule("aten.expand", "aten.expand_copy")
 def expand(x: Meta, sizes: list[Any], implicit: bool) -> Meta:
     offset = len(sizes) - x.rank
+    if offset < 0 or any(isinstance(s, int) and s == -1 for s in sizes[:offset]):
+        raise InferenceError(f"{list(x.shape)} cannot be expanded to {sizes}")
     shape = [x.shape[i - offset] if s == -1 else size(s) for i, s in enumerate(sizes)]
-    return Meta(broadcast(shape, x.shape), x.dtype)
+    found = broadcast(shape, x.shape)
+    if any(s is not None and s != f for s, f in zip(shape, found, strict=True)):
+        raise InferenceError(f"{list(x.shape)} cannot be expanded to {sizes}")
+    return Meta(found, x.dtype)
 
 
 @infer_rule("aten.broadcast_to")
@@ -169,6 +191,8 @@ def broadcast_to(x: Meta, sizes: list[Any]) -> Meta:
 @infer_rule("aten.slice.Tensor", "aten.slice_copy.Tensor")
 def slice_(x: Meta, dim: int, start: Any, end: Any, step: int) -> Meta:
     at = normal_dim(dim, x.rank)
+    if isinstance(step, int) and step <= 0:
+        raise InferenceError(f"the step of a slice is {step}")
     length = x.shape[at]
     known = all(v is None or isinstance(v, int) for v in (start, end))
     if length is not None and known:
@@ -195,6 +219,8 @@ def select(x: Meta, dim: int, index: Any) -> Meta:
 @infer_rule("aten.diagonal", "aten.diagonal_copy")
 def diagonal(x: Meta, offset: Any, first: int, second: int) -> Meta:
     i, j = normal_dim(first, x.rank), normal_dim(second, x.rank)
+    if i == j:
+        raise InferenceError(f"a diagonal of the dims {first} and {second}, which are one")
     rows, columns = x.shape[i], x.shape[j]
     length: Dim = None
     if rows is not None and columns is not None and known(offset):
@@ -205,6 +231,8 @@ def diagonal(x: Meta, offset: Any, first: int, second: int) -> Meta:
 @infer_rule("aten.diag_embed")
 def diag_embed(x: Meta, offset: int, first: int, second: int) -> Meta:
     places = {normal_dim(d, x.rank + 1) for d in (first, second)}
+    if len(places) != 2 or x.rank == 0:
+        raise InferenceError(f"a diagonal in the dims {first} and {second} of a tensor of rank {x.rank + 1}")
     last = x.shape[-1]
     side = None if last is None else last + abs(offset)
     rest = iter(x.shape[:-1])

@@ -88,6 +88,8 @@ class Element:
             if complex_op is None:
                 raise Unsupported(f"{op.name} of {self.dtype}")
             return self.emit(complex_op, (self,), properties=_FAST)
+        if not self.dtype.is_float:
+            raise Unsupported(f"{op.name} of {self.dtype}")
         return self.emit(op, (self,), properties=_FAST)
 
     def _binary(self, name: str, other: Operand, swap: bool = False) -> Element:
@@ -297,10 +299,18 @@ class Element:
                 return 1 / self._power(int(-other))
         other = self.like(other)
         if self.dtype.is_complex:
-            return self.emit(complex.PowOp, (self, other), properties=_FAST)
+            return self._complex_pow(other)
         if self.dtype.is_float:
             return self._float_pow(other)
         return self._integer_pow(other)
+
+    def _complex_pow(self, exponent: Element) -> Element:
+        """A power of zero is zero, or infinite, or nothing at all, by the sign of the exponent's real part."""
+        power = self.emit(complex.PowOp, (self, exponent), properties=_FAST)
+        real, nan = exponent.real, exponent.real.like(pymath.nan)
+        infinite = real.like(pymath.inf).with_imag(nan, self.dtype)
+        of_zero = (real > 0).select(self.like(0), (real < 0).select(infinite, nan.with_imag(nan, self.dtype)))
+        return (self == 0).select(of_zero, power)
 
     def _float_pow(self, exponent: Element) -> Element:
         """Engines compute powers through logarithms, so the sign of a negative base is put back here."""
@@ -392,9 +402,12 @@ class Element:
 
     # --- Bits ---
 
-    def _bitwise(self, op: type[Operation], other: Operand) -> Element:
+    def _require_integer(self, op: str) -> None:
         if not self.dtype.is_integral:
-            raise Unsupported(f"bitwise op on {self.dtype}")
+            raise Unsupported(f"{op} of {self.dtype}")
+
+    def _bitwise(self, op: type[Operation], other: Operand) -> Element:
+        self._require_integer("a bitwise op")
         return self.emit(op, (self, self.like(other)))
 
     def __and__(self, other: Operand) -> Element:
@@ -410,11 +423,13 @@ class Element:
         return self ^ (True if self.dtype.is_bool else -1)
 
     def __lshift__(self, other: Operand) -> Element:
+        self._require_integer("a shift")
         other = self.like(other)
         shifted = self.emit(arith.ShLIOp, (self, other), properties=_FLAGS)
         return self._in_range(other).select(shifted, 0)
 
     def __rshift__(self, other: Operand) -> Element:
+        self._require_integer("a shift")
         other = self.like(other)
         if not self.dtype.signed:
             return self._in_range(other).select(self.emit(arith.ShRUIOp, (self, other)), 0)
@@ -556,7 +571,14 @@ class Element:
         return ((1 - self) * (1 + self)).sqrt().atan2(self)
 
     def erf(self) -> Element:
-        return self._unary(math.ErfOp)
+        if self.dtype is not dtypes.float64:
+            return self._unary(math.ErfOp)
+        # IREE has none for 64 bits. A series of positive terms, so that nothing cancels; from 6 on it is 1.
+        x = abs(self).minimum(6.0)
+        square, total = x * x, x.like(1)
+        for n in range(110, 0, -1):
+            total = total * square * (2 / (2 * n + 1)) + 1
+        return (total * x * (-square).exp() * (2 / pymath.sqrt(pymath.pi))).copysign(self)
 
     def sinh(self) -> Element:
         # Through expm1: the plain formula loses all digits near zero.

@@ -106,11 +106,16 @@ def _text(argument: Any) -> str:
     return "math.inf" if argument == float("inf") else repr(argument)
 
 
-def generate(seed: int, name: str | None = None) -> Case:
+@cache
+def lowered_overloads() -> tuple[str, ...]:
+    """Those of them that can be lowered as they are: others are taken apart when a program is imported."""
+    return tuple(n for n in overloads() if n in linalg_rules() or n in decompositions())
+
+
+def generate(seed: int, pool: Sequence[str] | None = None) -> Case:
     """The case of a seed."""
     rng = Random(seed)
-    chosen = rng.choice(overloads())
-    return Generator(rng, name or chosen).case()
+    return Generator(rng, rng.choice(pool or overloads())).case()
 
 
 class Generator:
@@ -202,7 +207,7 @@ class Generator:
             found = dtypes.from_torch(c.dtype(ALL if c.chance(0.5) else FLOATS))
             return None if a.type.is_optional and c.chance(0.3) else found.torch if found is not None else None
         if base in ("Device", "Layout", "Generator", "MemoryFormat", "Dimname", "Stream"):
-            return None
+            return None if a.type.is_optional else torch.contiguous_format
         if base == "str":
             return c.rng.choice(_CHOICES.get(a.name, (a.default if a.default is not REQUIRED else None,)))
         if base == "bool":

@@ -71,6 +71,8 @@ def build(case: Case, answer: Answer, open_dims: Sequence[frozenset[int]] = ()) 
             return [operand(argument, v) for v in value]
         if isinstance(value, torch.dtype):
             return dtypes.from_torch(value)
+        if isinstance(value, torch.memory_format):
+            return 0
         if argument.type.base == "float" and isinstance(value, int):
             return float(value)
         return value
@@ -208,6 +210,10 @@ def check_case(case: Case) -> Outcome:
         if answer.error:
             return Outcome("rejected")
         return Outcome("refused", stage, f"{type(error).__name__}: {_first(error)}\n{case}")
+    except Exception as error:
+        if answer.error:
+            return Outcome("rejected")
+        return failed("exception", f"{type(error).__name__}: {error}", case)
     if answer.error:
         if exclusions.IMPLEMENTATION.search(answer.error):
             return Outcome("rejected")

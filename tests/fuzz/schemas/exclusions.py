@@ -66,7 +66,22 @@ IMPLEMENTATION = re.compile(
     r"not implemented for|not supported|unsupported|only supports? |expected .* to be|could not create a primitive|"
     r"not support|does not support|must be (a )?float|expects? .*(float|dtype|type)|input dtype|type promotion|"
     r"should have the same dtype|same dtype|expected (scalar type|object)|dtype|scalar type|Unsupported|can't be cast|"
-    r"Boolean|integral|floating|complex",
+    r"Boolean|integral|floating|complex|expected a (long|int)|did not match|to have type|data type|cannot be converted",
     re.IGNORECASE,
 )
 """PyTorch has no kernel for a dtype or a mix of them. That is a gap and not a meaning: we may well have an answer."""
+
+AVOIDED: dict[str, str] = {
+    "aten._pdist_forward": "takes contiguous matrices without looking, and dies of others",
+    "aten._fft_c2c": "takes dims that are in order, in range and distinct without looking, and dies of others",
+    "aten._fft_r2c": "as _fft_c2c",
+    "aten._fft_c2r": "as _fft_c2c",
+    "aten._softmax_backward_data": "takes gradients of the shape and the dtype of the output without looking",
+    "aten._log_softmax_backward_data": "as _softmax_backward_data",
+    "aten._native_batch_norm_legit.no_stats": "dies where it is told not to train",
+    "aten._embedding_bag": "reads indices that are not contiguous as if they were",
+    "aten._embedding_bag_forward_only": "as _embedding_bag",
+    "aten._upsample_bilinear2d_aa": "repeats the first row where the result is one column wide",
+    "aten._trilinear": "adds in an order of its own, which infinities show",
+}
+"""What recipes do not ask for, since PyTorch is wrong there or ends the process."""

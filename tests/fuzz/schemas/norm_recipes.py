@@ -114,7 +114,9 @@ def fourier(c: Chooser, name: str) -> Given:
 @recipe("_pdist_forward")
 def pdist(c: Chooser, name: str) -> Given:
     return {
-        "self": c.tensor((c.rng.randint(1, 5), c.size()), c.dtype((torch.float32, torch.float64)), "plain"),
+        "self": c.tensor(
+            (c.rng.randint(1, 5), c.size()), c.dtype((torch.float32, torch.float64)), "plain", contiguous=True
+        ),
         "p": c.rng.choice((0.0, 1.0, 2.0, 3.0, float("inf"))),
     }  # fmt: skip
 

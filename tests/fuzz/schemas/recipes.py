@@ -105,8 +105,9 @@ def trilinear(c: Chooser, name: str) -> Given:
     d = c.dtype(FLOATS)
     n, a, b, o = (c.size() for _ in range(4))
     return {
-        "i1": c.tensor((n, a), d), "i2": c.tensor((o, a, b), d), "i3": c.tensor((n, b), d), "expand1": [1, 3],
-        "expand2": [0], "expand3": [1, 2], "sumdim": c.rng.choice(([2, 3], [3], [], [0, 2])), "unroll_dim": 1,
+        "i1": c.tensor((n, a), d, "plain"), "i2": c.tensor((o, a, b), d, "plain"),
+        "i3": c.tensor((n, b), d, "plain"), "expand1": [1, 3], "expand2": [0], "expand3": [1, 2],
+        "sumdim": c.rng.choice(([2, 3], [3], [], [0, 2])), "unroll_dim": 1,
     }  # fmt: skip
 
 
@@ -247,7 +248,7 @@ def upsample(c: Chooser, name: str) -> Given:
     n = _spatial(name)
     d = c.dtype((torch.float32, torch.float64, torch.float16, torch.bfloat16))
     x = c.tensor((c.rng.randint(1, 2), c.rng.randint(1, 2), *(c.rng.randint(1, 5) for _ in range(n))), d, "plain")
-    size = [c.rng.randint(1, 7) for _ in range(n)]
+    size = [c.rng.randint(2 if "_aa" in name else 1, 7) for _ in range(n)]
     corners = c.chance(0.5)
     if name.endswith(".vec"):
         by_size = c.chance(0.5)

@@ -100,7 +100,9 @@ class TensorArgument:
             text = f"torch.zeros({tuple(self.shape)}, dtype={dtype})"
         else:
             text = f"torch.tensor({_listed(base.tolist())}, dtype={dtype})"
-        return text + _AS_TEXT.get(self.layout, "")
+        if self.layout == "expanded" and self.shape and self.shape[0] > 0:
+            return f"{text}[:1].expand({self.shape})"
+        return text + (_AS_TEXT.get(self.layout, "") if _fits(self.layout, len(self.shape)) else "")
 
 
 def _listed(value: Any) -> str:
@@ -115,8 +117,12 @@ _AS_TEXT = {
     "transposed": ".mT.contiguous().mT",
     "strided": ".repeat_interleave(2, -1)[..., ::2]",
     "channels_last": ".contiguous(memory_format=torch.channels_last)",
-    "expanded": "[..., :1].expand_as",
 }
+
+
+def _fits(layout: str, rank: int) -> bool:
+    """Whether tensors of a rank can have a layout."""
+    return {"transposed": rank >= 2, "strided": rank >= 1, "channels_last": rank == 4}.get(layout, False)
 
 
 def _laid_out(x: torch.Tensor, layout: str) -> torch.Tensor:
@@ -160,11 +166,12 @@ class Chooser:
         values: str | None = None,
         limit: int = 0,
         pool: Sequence[torch.dtype] = ALL,
+        contiguous: bool = False,
     ) -> TensorArgument:
         if values is None:
             values = self.rng.choices(("plain", "special", "small", "positive"), (70, 18, 7, 5))[0]
         layout = "contiguous"
-        if self.chance(0.2):
+        if self.chance(0.2) and not contiguous:
             layout = self.rng.choice(("transposed", "strided", "channels_last", "expanded"))
             if layout == "expanded" and values in ("distinct", "rows", "index"):
                 layout = "contiguous"

@@ -165,7 +165,7 @@ def _by_recurrence(recurrence: Recurrence, b: LinalgBuilder, x: Any, n: Any) -> 
     x, n = whole(x), b.elementwise([whole(n)], lambda e: _degree(e).maximum(-1), dtype)
     limit = recurrence.limit(dtype)
     most = b.reduce([n], range(n.rank), [(1, dtype)], lambda e, acc: acc.maximum((e > limit).select(0, e)))[0]
-    turns: Size = b.as_index(Element(b, b.item(most), dtype).to(dtypes.int64))
+    turns: Size = b.as_index(Element(b, b.number_of(most, dtypes.int64), dtypes.int64))
 
     def turn(k: SSAValue, carried: list[Tensor]) -> list[Tensor]:
         def body(*index: SSAValue) -> Element:

@@ -455,6 +455,7 @@ def view_as_real(b: LinalgBuilder, x: Tensor) -> Tensor:
 @linalg_rule("aten.view_as_complex", "aten.view_as_complex_copy")
 def view_as_complex(b: LinalgBuilder, x: Tensor) -> Tensor:
     dtype = b.out_dtype
+    b.same_size(b.size(x, -1), 2, "the last dim of complex numbers has their two parts")
 
     def number(*at: SSAValue) -> Any:
         return b.load(x, [*at, 0]).with_imag(b.load(x, [*at, 1]), dtype)

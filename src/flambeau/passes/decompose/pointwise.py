@@ -8,13 +8,21 @@ from typing import Any
 from xdsl.ir import SSAValue
 
 from flambeau.diagnostics import Unsupported
-from flambeau.infer.builder import TorchBuilder
+from flambeau.infer.builder import TorchBuilder, meta_of
+from flambeau.infer.rules import promoted
 from flambeau.ir import dtypes
 from flambeau.passes.decompose.rules import decomposition
 
 
+def _promoted(t: TorchBuilder, x: SSAValue, y: SSAValue) -> tuple[SSAValue, SSAValue]:
+    """Both in the dtype that they have together."""
+    dtype = promoted(meta_of(x), meta_of(y))
+    return t.to(x, dtype), t.to(y, dtype)
+
+
 @decomposition("aten.logaddexp")
 def logaddexp(t: TorchBuilder, x: SSAValue, y: SSAValue) -> SSAValue:
+    x, y = _promoted(t, x, y)
     most = t.maximum(x, y)
     # Equal infinities would give inf - inf; their difference counts as zero.
     spread = t.where(t.eq(x, y), 0.0, t.neg(t.abs(t.sub(x, y))))
@@ -23,6 +31,7 @@ def logaddexp(t: TorchBuilder, x: SSAValue, y: SSAValue) -> SSAValue:
 
 @decomposition("aten.logaddexp2")
 def logaddexp2(t: TorchBuilder, x: SSAValue, y: SSAValue) -> SSAValue:
+    x, y = _promoted(t, x, y)
     most = t.maximum(x, y)
     spread = t.where(t.eq(x, y), 0.0, t.neg(t.abs(t.sub(x, y))))
     return t.add(most, t.mul(t.log1p(t.exp2(spread)), 1 / math.log(2)))
@@ -55,13 +64,17 @@ def rrelu(t: TorchBuilder, x: SSAValue, lower: float, upper: float, training: bo
 
 @decomposition("aten.isclose")
 def isclose(t: TorchBuilder, x: SSAValue, y: SSAValue, rtol: float, atol: float, equal_nan: bool) -> SSAValue:
+    if rtol < 0 or atol < 0:
+        raise Unsupported("a tolerance below zero")
+    if t.dtype(x) is not t.dtype(y):
+        raise Unsupported(f"isclose of {t.dtype(x)} and {t.dtype(y)}", "Convert one of them: PyTorch does not.")
     close = t.eq(x, y)
     if equal_nan:
         close = t.logical_or(close, t.logical_and(t.isnan(x), t.isnan(y)))
     if not t.dtype(y).is_float and not t.dtype(y).is_complex:
         y = t.to(y, dtypes.float32)  # the difference of integers could overflow
     allowed = t.add(t.abs(t.mul(y, rtol)), atol)
-    error = t.abs(t.sub(x, y))
+    error = t.abs(t.sub(t.to(x, t.dtype(y)) if t.dtype(x).is_bool else x, y))
     return t.logical_or(close, t.logical_and(t.isfinite(error), t.le(error, allowed)))
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from xdsl.ir import SSAValue
 
-from flambeau.infer.builder import TorchBuilder, meta_of
-from flambeau.infer.rules import promoted
+from flambeau.diagnostics import Unsupported
+from flambeau.infer.builder import TorchBuilder
 from flambeau.ir import dtypes
 from flambeau.passes.decompose.rules import decomposition
 
@@ -23,9 +23,10 @@ def _broadcast(t: TorchBuilder, x: SSAValue, y: SSAValue) -> tuple[SSAValue, SSA
 
 @decomposition("aten.cosine_similarity")
 def cosine_similarity(t: TorchBuilder, x: SSAValue, y: SSAValue, dim: int, eps: float) -> SSAValue:
+    if eps < 0:
+        raise Unsupported(f"eps is {eps}, which is negative")
     # What is repeated along the dim counts as often in its length.
-    dtype = promoted(meta_of(x), meta_of(y))
-    x, y = _broadcast(t, t.to(x, dtype), t.to(y, dtype))
+    x, y = _broadcast(t, x, y)
 
     def length(v: SSAValue) -> Any:
         return t.clamp(t.linalg_vector_norm(v, 2, [dim], True), eps)
@@ -42,6 +43,10 @@ def pairwise_distance(t: TorchBuilder, x: SSAValue, y: SSAValue, p: float, eps: 
 def histc(t: TorchBuilder, x: SSAValue, bins: int, low: Any, high: Any) -> SSAValue:
     """How many elements are in each of so many intervals of equal length; the last one has both of its ends."""
     dtype = t.dtype(x)
+    if bins <= 0 or low > high:
+        raise Unsupported(f"a histogram of {bins} intervals from {low} to {high}")
+    if 0 in t.shape(x):
+        return t.zeros([bins], dtype=dtype)
     flat = t.reshape(x, [-1])
     if low == high:  # Then PyTorch asks the data.
         low, high = t.amin(flat, [0]), t.amax(flat, [0])

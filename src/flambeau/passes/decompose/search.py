@@ -45,7 +45,13 @@ def searchsorted(
 
 @decomposition("aten.searchsorted.Scalar")
 def searchsorted_scalar(t: TorchBuilder, ascending: SSAValue, x: Any, *rest: Any) -> SSAValue:
-    return searchsorted(t, ascending, t.full([], x, dtype=t.dtype(ascending)), *rest)
+    return searchsorted(t, ascending, _number(t, x, ascending), *rest)
+
+
+def _number(t: TorchBuilder, x: Any, ascending: SSAValue) -> SSAValue:
+    """A number to be found among elements; among integers, one with a fraction lies between two of them."""
+    is_between = t.dtype(ascending).is_integral and isinstance(x, float)
+    return t.full([], x, dtype=dtypes.float64 if is_between else t.dtype(ascending))
 
 
 @decomposition("aten.bucketize.Tensor")
@@ -55,19 +61,23 @@ def bucketize(t: TorchBuilder, x: SSAValue, boundaries: SSAValue, out_int32: boo
 
 @decomposition("aten.bucketize.Scalar")
 def bucketize_scalar(t: TorchBuilder, x: Any, boundaries: SSAValue, out_int32: bool, right: bool) -> SSAValue:
-    return bucketize(t, t.full([], x, dtype=t.dtype(boundaries)), boundaries, out_int32, right)
+    return bucketize(t, _number(t, x, boundaries), boundaries, out_int32, right)
 
 
 @decomposition("aten.nonzero_static")
 def nonzero_static(t: TorchBuilder, x: SSAValue, size: Any, fill: int) -> SSAValue:
     """The positions of what is not zero, as many as asked for: the n-th is where the running count gets to n."""
     sizes = t.shape(x)
+    if 0 in sizes:
+        return t.full([size, len(sizes)], fill, dtype=dtypes.int64)
     flat = t.reshape(x, [-1])
     counts = t.cumsum(t.to(t.ne(flat, 0), dtypes.int64), 0)
     at = place(t, counts, t.arange(size, dtype=dtypes.int64), True)
     columns: list[SSAValue] = []
     rest = at
     for n in reversed(sizes):
+        # A size of zero leaves nothing to be found.
+        n = n if isinstance(n, int) else t.op("prim.max.int", (n, t.constant(1)), (n.type,))[0]
         columns.insert(0, t.remainder(rest, n))
         rest = t.div(rest, n, rounding_mode="floor")
     if not columns:

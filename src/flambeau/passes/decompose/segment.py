@@ -107,7 +107,7 @@ def histogram(
     if range_ is not None:
         low, high = (t.full([], float(v), dtype=dtype) for v in range_)
     elif 0 in t.shape(x):
-        low, high = t.zeros([], dtype=dtype), t.zeros([], dtype=dtype)
+        low, high = t.zeros([], dtype=dtype), t.ones([], dtype=dtype)  # What PyTorch gives of nothing.
     else:
         flat = t.reshape(x, [-1])
         low, high = t.amin(flat, [0]), t.amax(flat, [0])

@@ -76,10 +76,19 @@ def argsort(t: TorchBuilder, x: SSAValue, dim: int, descending: bool) -> SSAValu
 @decomposition("aten.topk")
 def topk(t: TorchBuilder, x: SSAValue, k: Any, dim: int, largest: bool, sort: bool) -> tuple[SSAValue, SSAValue]:
     rank = len(t.shape(x))
+    _require_place(t, x, k, dim, 0)
     if rank and isinstance(k, int) and 0 < k <= FEW and t.shape(x)[dim % rank] != 0:
         return _one_by_one(t, x, k, dim % rank, largest)
     values, indices = sorted_with_indices(t, x, dim, largest)
     return (values, indices) if not rank else (t.slice(values, dim, 0, k, 1), t.slice(indices, dim, 0, k, 1))
+
+
+def _require_place(t: TorchBuilder, x: SSAValue, k: Any, dim: int, least: int) -> None:
+    """Refuse a number of elements, or the place of one, that a dim does not have."""
+    sizes = t.shape(x)
+    size = sizes[dim] if sizes else 1
+    if isinstance(k, int) and (k < least or (isinstance(size, int) and k > size)):
+        raise Unsupported(f"k is {k} for a dim of {size} elements")
 
 
 def _one_by_one(t: TorchBuilder, x: SSAValue, k: int, dim: int, largest: bool) -> tuple[SSAValue, SSAValue]:
@@ -116,6 +125,7 @@ def _only_nan_left(t: TorchBuilder, value: SSAValue, largest: bool) -> SSAValue:
 
 @decomposition("aten.kthvalue")
 def kthvalue(t: TorchBuilder, x: SSAValue, k: Any, dim: int, keepdim: bool) -> tuple[SSAValue, SSAValue]:
+    _require_place(t, x, k, dim, 1)
     values, indices = sorted_with_indices(t, x, dim, False)
     if not t.shape(x):
         return values, indices
@@ -157,8 +167,9 @@ def nanmedian_dim(t: TorchBuilder, x: SSAValue, dim: int, keepdim: bool) -> tupl
 
 def _median_of_all(t: TorchBuilder, x: SSAValue, skip_nan: bool) -> SSAValue:
     if 0 in t.shape(x):
-        # What PyTorch gives of nothing.
-        return t.full([], float("nan") if t.dtype(x).is_float else t.dtype(x).min, dtype=t.dtype(x))
+        # What PyTorch gives of nothing: what it makes of NaN in that dtype.
+        dtype = t.dtype(x)
+        return t.full([], float("nan") if dtype.is_float else True if dtype.is_bool else dtype.min, dtype=dtype)
     return _median(t, t.reshape(x, [-1]), 0, False, skip_nan)[0]
 
 
@@ -232,6 +243,9 @@ def unique_consecutive(
 ) -> tuple[SSAValue, SSAValue, SSAValue]:
     if dim is not None and len(t.shape(x)) != 1:
         raise Unsupported("slices that are equal to their neighbours are not found yet, only elements")
+    # Along a dim, PyTorch gives all three whatever is asked for; 0 of a 1-d tensor is no dim to it.
+    if dim not in (None, 0):
+        inverse = counts = True
     values, number, lengths = _runs(t, t.reshape(x, [-1]), inverse, counts)
     if number is not None:
         number = t.reshape(number, t.shape(x))

@@ -1,0 +1,277 @@
+"""Calls on an engine: many as functions of one program, in a child process, since compilers and programs may die."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import select
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+import torch
+from fuzz.campaign import Outcome
+from fuzz.schemas import cases, engine_bugs, exclusions
+from fuzz.schemas.cases import Case
+from fuzz.schemas.check import REFUSALS, Answer, ask, build, difference, failed, flat
+from xdsl.dialects import func
+from xdsl.dialects.builtin import ModuleOp, StringAttr
+
+from flambeau.api import Module, OutputType, lower
+from flambeau.engines.errors import EngineError, RunError
+from flambeau.engines.iree import IreeEngine
+from flambeau.ir import dtypes
+from flambeau.ir.module import Argument, Output, Signature, TensorSpec, Weights
+from flambeau.passes.pipelines import to_backend_contract
+
+BATCH = 40
+"""How many calls are compiled together."""
+SECONDS = 240
+"""How long a program may take."""
+
+
+@dataclass
+class Prepared:
+    """A call that is lowered."""
+
+    seed: int
+    case: Case
+    answer: Answer
+    tensors: list[torch.Tensor]
+    function: func.FuncOp
+    signature: Signature
+    dynamic: bool
+
+    @property
+    def name(self) -> str:
+        return f"case{self.seed}"
+
+
+def case_of(seed: int) -> Case:
+    """The case of a seed, of an overload that can be lowered."""
+    return cases.generate(seed, cases.lowered_overloads())
+
+
+def open_dims(seed: int, tensors: Sequence[torch.Tensor]) -> list[frozenset[int]]:
+    """Which dims of each tensor are left to the run time: in one case of three, some."""
+    rng = Random(seed ^ 0x5EED)
+    if rng.random() > 0.35:
+        return []
+    share = rng.choice((0.3, 0.7, 1.0))
+    return [frozenset(i for i in range(t.dim()) if rng.random() < share) for t in tensors]
+
+
+def prepare(seed: int, target: str) -> Prepared | Outcome:
+    """Lower the case of a seed, or say what became of it before that."""
+    case = case_of(seed)
+    answer = ask(case)
+    if any(r is None for r in flat(answer.results)):
+        return Outcome("excluded", "a result that is None")
+    tensors = [t for v in case.values() for t in (v if isinstance(v, list) else [v]) if isinstance(t, torch.Tensor)]
+    if target == "tosa" and not all(map(_is_narrow, [*tensors, *flat(answer.results)])):
+        return Outcome("excluded", "64-bit integers are computed in 32 bits")
+    hidden = open_dims(seed, tensors)
+    try:
+        raw, given = build(case, answer, hidden)
+        module = lower_op(to_backend_contract(raw), target)
+    except REFUSALS as error:
+        if answer.error:
+            return Outcome("rejected")
+        reason = re.sub(r"\s+", " ", str(error))[:300]
+        return Outcome("refused", case.name, f"{type(error).__name__}: {reason}\n{case}")
+    except Exception as error:
+        if answer.error:
+            return Outcome("rejected")
+        return failed("exception", f"{type(error).__name__}: {error}", case)
+    function = next(op for op in module.ops if isinstance(op, func.FuncOp))
+    function.properties["sym_name"] = StringAttr(f"case{seed}")
+    results = [_spec(r, hidden != []) for r in flat(answer.results)]
+    if answer.error:
+        results = [TensorSpec((None,), dtypes.float32)] * len(function.function_type.outputs.data)
+    arguments = tuple(Argument(f"x{i}", _open(t, hidden, i)) for i, t in enumerate(given))
+    signature = Signature(arguments, tuple(results), tuple(Output(i) for i in range(len(results))))
+    return Prepared(seed, case, answer, given, function, signature, hidden != [])
+
+
+def lower_op(module: ModuleOp, target: str) -> ModuleOp:
+    """Lower a module of the torch dialect."""
+    return lower(Module(module, Weights({}), {"main": Signature((), (), ())}, OutputType.TORCH), OutputType(target)).op
+
+
+def _is_narrow(value: Any) -> bool:
+    if not isinstance(value, torch.Tensor) or value.dtype is not torch.int64 or value.numel() == 0:
+        return True
+    return int(value.max()) < 2**31 and int(value.min()) >= -(2**31)
+
+
+def _spec(x: torch.Tensor, dynamic: bool) -> TensorSpec:
+    dtype = dtypes.from_torch(x.dtype)
+    assert dtype is not None
+    return TensorSpec(tuple(None if dynamic else d for d in x.shape), dtype)
+
+
+def _open(x: torch.Tensor, hidden: Sequence[frozenset[int]], at: int) -> TensorSpec:
+    dtype = dtypes.from_torch(x.dtype)
+    assert dtype is not None
+    return TensorSpec(tuple(None if hidden and i in hidden[at] else d for i, d in enumerate(x.shape)), dtype)
+
+
+def run_batch(seeds: Sequence[int], target: str) -> dict[int, Outcome]:
+    """What becomes of many cases."""
+    outcomes: dict[int, Outcome] = {}
+    ready: list[Prepared] = []
+    for seed in seeds:
+        found = prepare(seed, target)
+        if isinstance(found, Outcome):
+            outcomes[seed] = found
+        else:
+            ready.append(found)
+    outcomes |= _together(ready)
+    return {seed: engine_bugs.known(target, case_of(seed), outcome) for seed, outcome in outcomes.items()}
+
+
+def _together(ready: Sequence[Prepared]) -> dict[int, Outcome]:
+    """Compile and run in a child process; what makes it fail is found by halves."""
+    if not ready:
+        return {}
+    outcomes: dict[int, Outcome] = {}
+    current, message = -1, ""
+    for line in _child(ready):
+        current, message = line["seed"], line.get("reason", "")
+        if "status" in line:
+            outcomes[current] = Outcome(line["status"], line["stage"], message)
+            current = -1
+    left = [p for p in ready if p.seed not in outcomes]
+    if not left:
+        return outcomes
+    if current >= 0:
+        died = next(p for p in left if p.seed == current)
+        outcomes[current] = Outcome("crashed", f"run {died.case.name}", f"{died.case}\n{message}{_note(died)}")
+        return outcomes | _together([p for p in left if p.seed != current])
+    if len(left) == 1:
+        return outcomes | {
+            left[0].seed: Outcome("crashed", f"compile {left[0].case.name}", f"{left[0].case}{_note(left[0])}")
+        }
+    half = len(left) // 2
+    return outcomes | _together(left[:half]) | _together(left[half:])
+
+
+def _note(p: Prepared) -> str:
+    return "\n(sizes left to the run time)" if p.dynamic else ""
+
+
+def _child(ready: Sequence[Prepared]) -> Iterator[dict[str, Any]]:
+    """The lines that a child process writes: which case it is at, and what became of it."""
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(reading)
+        quiet = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(quiet, 2)
+        try:
+            with os.fdopen(writing, "w") as file:
+                for line in _lines(ready):
+                    file.write(json.dumps(line) + "\n")
+                    file.flush()
+        finally:
+            os._exit(0)
+    os.close(writing)
+    end = time.monotonic() + SECONDS
+    pending = b""
+    try:
+        while (left := end - time.monotonic()) > 0 and select.select([reading], [], [], left)[0]:
+            data = os.read(reading, 1 << 16)
+            if not data:
+                break
+            *whole, pending = (pending + data).split(b"\n")
+            yield from map(json.loads, whole)
+    finally:
+        os.close(reading)
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+def _lines(ready: Sequence[Prepared]) -> Iterator[dict[str, Any]]:
+    signatures = {p.name: p.signature for p in ready}
+    module = Module(
+        ModuleOp([p.function.clone() for p in ready]), Weights({}), signatures, OutputType.LINALG_ON_TENSORS
+    )
+    try:
+        program = IreeEngine().compile(module, device="local-sync", profile="quick", cache=False)
+    except EngineError as error:
+        if len(ready) == 1 and ready[0].answer.error:
+            yield _line(ready[0], Outcome("rejected"))
+        elif len(ready) == 1:
+            yield _line(ready[0], failed(f"compile{_dynamic(ready[0])}", _short(error), ready[0].case))
+        return
+    for p in ready:
+        yield {"seed": p.seed}
+        yield _line(p, _outcome(p, program))
+
+
+_NO_BROADCASTING = re.compile(
+    r"do not match for broadcasting|input\d+ shape dimension \d+ mismatch; expected \d+ but have 1;"
+)
+"""Sizes that are left to the run time do not broadcast: that is a promise of programs with dynamic sizes."""
+
+
+def _dynamic(p: Prepared) -> str:
+    return " (dynamic)" if p.dynamic else ""
+
+
+def _outcome(p: Prepared, program: Any) -> Outcome:
+    try:
+        got = program.call_flat(p.name, p.tensors, as_torch=True)
+    except (RunError, EngineError, RuntimeError, ValueError) as error:
+        if p.answer.error:
+            return Outcome("rejected")
+        if p.dynamic and _NO_BROADCASTING.search(str(error)):
+            return Outcome("refused", "sizes that are not known do not broadcast")
+        return failed(f"run{_dynamic(p)}", f"raises {_short(error)}", p.case)
+    if p.answer.error:
+        if exclusions.IMPLEMENTATION.search(p.answer.error):
+            return Outcome("rejected")
+        return failed(f"accepted{_dynamic(p)}", f"eager raises {p.answer.error[:200]}", p.case)
+    if wrong := difference(got, p.answer.results):
+        return failed(f"value{_dynamic(p)}", wrong, p.case)
+    return Outcome("same")
+
+
+def _line(p: Prepared, outcome: Outcome) -> dict[str, Any]:
+    return {"seed": p.seed, "status": outcome.status, "stage": outcome.stage, "reason": outcome.reason}
+
+
+def _short(error: BaseException) -> str:
+    return re.sub(r"\s+", " ", str(error))[:240]
+
+
+_DONE: dict[tuple[str, int], dict[int, Outcome]] = {}
+
+
+def _check(seed: int, target: str) -> Outcome:
+    """The outcome of a seed: its whole batch is run when the first one is asked for."""
+    first = seed - seed % BATCH
+    key = (target, first)
+    if key not in _DONE:
+        _DONE.clear()
+        _DONE[key] = run_batch(range(first, first + BATCH), target)
+    return _DONE[key][seed]
+
+
+def check_linalg_on_tensors(seed: int) -> Outcome:
+    """Check the case of a seed on IREE, by linalg."""
+    return _check(seed, "linalg-on-tensors")
+
+
+def check_stablehlo(seed: int) -> Outcome:
+    """Check the case of a seed on IREE, by StableHLO."""
+    return _check(seed, "stablehlo")
+
+
+def check_tosa(seed: int) -> Outcome:
+    """Check the case of a seed on IREE, by TOSA."""
+    return _check(seed, "tosa")

@@ -1,0 +1,37 @@
+"""Known bugs of engines that calls run into: each with what shows it, and matched no more widely than it must be."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from fuzz.campaign import BAD, Outcome
+from fuzz.schemas.cases import Case
+
+
+@dataclass(frozen=True)
+class EngineBug:
+    """A bug of an engine."""
+
+    reason: str
+    call: str
+    """A pattern that the text of a call has from its start."""
+    outcome: str
+    """A pattern that is in the outcome's stage or reason."""
+    reproducer: str
+    """One line of Python that shows it."""
+    targets: tuple[str, ...] = ("linalg-on-tensors", "stablehlo", "tosa")
+
+
+BUGS: tuple[EngineBug, ...] = ()
+
+
+def known(target: str, case: Case, outcome: Outcome) -> Outcome:
+    """An outcome, or that it is a bug we know."""
+    if outcome.status not in BAD:
+        return outcome
+    for bug in BUGS:
+        is_it = re.match(bug.call, str(case)) and re.search(bug.outcome, f"{outcome.stage}\n{outcome.reason}")
+        if target in bug.targets and is_it:
+            return Outcome("engine", bug.reason, outcome.reason)
+    return outcome
