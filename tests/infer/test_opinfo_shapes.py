@@ -173,6 +173,7 @@ CASES: list[tuple[str, tuple[Any, ...]]] = [
     ("aten.inverse", (torch.eye(3),)), ("aten.linalg_matmul", (X, ones(4, 5))), ("aten.ger", (ones(2), ones(3))),
     *[("aten.elu_backward", (X, 1, 1, 1, False, ones(2, 3, 4, dtype=d))) for d in (F64, torch.float32)],
     *[("aten.hardtanh_backward", (X, X, 0, 1)), ("aten.leaky_relu_backward", (X, ones(3, 4), 0.1, False))],
+    *[("aten.hardshrink_backward", (X, X, 0.2)), ("aten.softshrink_backward", (X, X, 0.2))],
     *[("aten.softplus_backward", (X, X, 1, 20)), ("aten.threshold_backward", (X, X, 0)),
     ("aten.log_sigmoid_backward", (X, X, X))],
     ("aten.embedding_dense_backward", (ones(2, 4), INDEX, 9, -1, False)), ("aten.mse_loss_backward", (X, X, X, 0)),

@@ -41,3 +41,43 @@ def test_all_four_results_of_an_embedding_bag(op: Any, mode: int) -> None:
             indices,
             torch.tensor(offsets),
         )
+
+
+INF, NAN = float("inf"), float("nan")
+
+
+def test_pixels_that_do_not_count_may_be_infinite() -> None:
+    x = torch.tensor([[0.0, INF, 1.5], [INF, INF, 1.6], [2.0, NAN, 0.5]]).reshape(1, 1, 3, 3)
+    for size in ([5, 4], [2, 3], [3, 2]):
+        check(lambda x, size=size: aten._upsample_bilinear2d_aa(x, size, False), x)
+
+
+def test_numbers_with_a_fraction_lie_between_integers() -> None:
+    ascending = torch.tensor([-2, -1, 0, 1])
+    check(lambda x: torch.searchsorted(x, 0.5), ascending)
+    check(lambda x: torch.bucketize(-1.5, x), ascending)
+
+
+def test_operands_of_other_dtypes_are_converted_first() -> None:
+    flags, halves = torch.tensor([True, False]), torch.tensor([1.5, -2.0]).half()
+    check(torch.logaddexp, flags, halves)
+    check(torch.logaddexp2, halves, flags)
+    check(lambda x, y: torch.isclose(x, y), flags, flags)
+
+
+def test_what_is_made_of_nothing() -> None:
+    empty = torch.zeros(0, 3)
+    check(lambda x: torch.histc(x, 3), empty)
+    check(lambda x: list(aten.histogram.bin_ct(x, 2)), empty)
+    check(lambda x: x.bool().median(), empty)
+    check(lambda x: aten.nonzero_static(x, size=2), empty)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [lambda x: x.topk(9), lambda x: x.kthvalue(0), lambda x: torch.histc(x, 0), lambda x: torch.isclose(x, x, -1.0)],
+)
+def test_what_pytorch_refuses_is_refused(function: Callable[..., Any]) -> None:
+    """A program that was not traced, so that PyTorch has not refused it before."""
+    with pytest.raises((RuntimeError, ValueError)):
+        check(function, torch.arange(4.0))

@@ -178,9 +178,9 @@ def expand(x: Meta, sizes: list[Any], implicit: bool) -> Meta:
         raise InferenceError(f"{list(x.shape)} cannot be expanded to {sizes}")
     shape = [x.shape[i - offset] if s == -1 else size(s) for i, s in enumerate(sizes)]
     found = broadcast(shape, x.shape)
-    if any(s is not None and s != f for s, f in zip(shape, found, strict=True)):
+    if any(s is not None and f not in (s, None) for s, f in zip(shape, found, strict=True)):
         raise InferenceError(f"{list(x.shape)} cannot be expanded to {sizes}")
-    return Meta(found, x.dtype)
+    return Meta(tuple(f if s is None else s for s, f in zip(shape, found, strict=True)), x.dtype)
 
 
 @infer_rule("aten.broadcast_to")

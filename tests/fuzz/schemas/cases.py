@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from random import Random
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from fuzz.schemas import exclusions, index_recipes, norm_recipes, shape_recipes
 from fuzz.schemas.recipes import RECIPES
-from fuzz.schemas.tensors import ALL, COMPLEX, FLOATS, INTS, Chooser
+from fuzz.schemas.tensors import ALL, COMPLEX, FLOATS, INTS, Chooser, TensorArgument
 
 from flambeau.dialects.torch import registry
 from flambeau.dialects.torch.schema import REQUIRED, Argument, Schema
@@ -118,6 +118,21 @@ def generate(seed: int, pool: Sequence[str] | None = None) -> Case:
     return Generator(rng, rng.choice(pool or overloads())).case()
 
 
+def _has_integers(arguments: Sequence[Any]) -> bool:
+    """Whether something that a call names is of integers: then floats may become such."""
+    flat = [v for a in arguments for v in (a if isinstance(a, list) else [a])]
+    found = [v if isinstance(v, torch.dtype) else getattr(v, "dtype", None) for v in flat]
+    return any(d is not None and not d.is_floating_point and not d.is_complex for d in found)
+
+
+def _without_specials(argument: Any) -> Any:
+    if isinstance(argument, list) and not hasattr(argument, "make"):
+        return [_without_specials(a) for a in argument]
+    if isinstance(argument, TensorArgument) and argument.values == "special":
+        return replace(argument, values="plain")
+    return argument
+
+
 class Generator:
     """Chooses the arguments of one call."""
 
@@ -133,7 +148,7 @@ class Generator:
         self.values: str | None = None
         if self.base in exclusions.TIES:
             self.values = "distinct"
-        elif self.base in exclusions.CASTS or self.base in exclusions.NO_LEAST:
+        elif self.base in exclusions.NO_LEAST:
             self.values = self.c.rng.choice(("plain", "small", "positive"))
 
     def _pool(self) -> tuple[torch.dtype, ...]:
@@ -160,6 +175,8 @@ class Generator:
             if a.name == "self" and hasattr(value, "shape"):
                 self.shape, self.dtype = value.shape, value.dtype
             arguments.append(value)
+        if self.base in exclusions.CASTS and _has_integers(arguments):
+            arguments = [_without_specials(a) for a in arguments]
         return Case(self.name, tuple(arguments))
 
     def _fits(self, a: Argument, value: Any) -> bool:

@@ -66,7 +66,8 @@ IMPLEMENTATION = re.compile(
     r"not implemented for|not supported|unsupported|only supports? |expected .* to be|could not create a primitive|"
     r"not support|does not support|must be (a )?float|expects? .*(float|dtype|type)|input dtype|type promotion|"
     r"should have the same dtype|same dtype|expected (scalar type|object)|dtype|scalar type|Unsupported|can't be cast|"
-    r"Boolean|integral|floating|complex|expected a (long|int)|did not match|to have type|data type|cannot be converted",
+    r"Boolean|integral|floating|complex|expected a (long|int)|did not match|to have type|data type|"
+    r"cannot be converted|view size is not compatible",
     re.IGNORECASE,
 )
 """PyTorch has no kernel for a dtype or a mix of them. That is a gap and not a meaning: we may well have an answer."""

@@ -36,7 +36,7 @@ def embedding_bag(c: Chooser, name: str) -> Given:
         "weight": c.tensor((5, c.rng.randint(1, 3)), d, "distinct", contiguous=True),
         "indices": c.tensor((count,), torch.int64, "small", contiguous=True),
         "offsets": offsets, "mode": mode, "scale_grad_by_freq": False, "sparse": False,
-        "per_sample_weights": c.tensor((count,), d, "plain") if mode == 0 and c.chance(0.4) else None,
+        "per_sample_weights": c.tensor((count,), d, "plain", contiguous=True) if mode == 0 and c.chance(0.4) else None,
         "include_last_offset": last, "padding_idx": c.rng.choice((-1, 2)),
     }  # fmt: skip
 

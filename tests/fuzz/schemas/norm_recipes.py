@@ -121,11 +121,19 @@ def pdist(c: Chooser, name: str) -> Given:
     }  # fmt: skip
 
 
-@recipe("_softmax_backward_data", "_log_softmax_backward_data", "mse_loss_backward")
+@recipe("_softmax_backward_data", "_log_softmax_backward_data", "mse_loss_backward", "log_sigmoid_backward")
 def backward(c: Chooser, name: str) -> Given:
     shape, d = c.shape(), c.dtype(FLOATS)
     x, y, z = (c.tensor(shape, d, "plain") for _ in range(3))
-    return {"grad_output": x, "output": y, "self": y, "target": z, "dim": c.dim(len(shape)), "input_dtype": d}
+    return {
+        "grad_output": x,
+        "output": y,
+        "self": y,
+        "target": z,
+        "buffer": z,
+        "dim": c.dim(len(shape)),
+        "input_dtype": d,
+    }
 
 
 @recipe("_unsafe_view")

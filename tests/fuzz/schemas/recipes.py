@@ -247,7 +247,7 @@ def pad(c: Chooser, name: str) -> Given:
 def upsample(c: Chooser, name: str) -> Given:
     n = _spatial(name)
     d = c.dtype((torch.float32, torch.float64, torch.float16, torch.bfloat16))
-    x = c.tensor((c.rng.randint(1, 2), c.rng.randint(1, 2), *(c.rng.randint(1, 5) for _ in range(n))), d, "plain")
+    x = c.tensor((c.rng.randint(1, 2), c.rng.randint(1, 2), *(c.rng.randint(1, 5) for _ in range(n))), d)
     size = [c.rng.randint(2 if "_aa" in name else 1, 7) for _ in range(n)]
     corners = c.chance(0.5)
     if name.endswith(".vec"):

@@ -21,8 +21,17 @@ def resize_border(b: LinalgBuilder, x: Tensor, low: Sequence[Size], high: Sequen
     """Add a border of one value; negative amounts crop."""
     padded = b.pad(x, [b.maximum(p, 0) for p in low], [b.maximum(p, 0) for p in high], value)
     starts = [b.maximum(b.sub(0, p), 0) for p in low]
-    sizes = [b.add(s, b.add(lo, hi)) for s, lo, hi in zip(b.sizes(x), low, high, strict=True)]
+    sizes = _padded_sizes(b, b.sizes(x), low, high)
     return b.slice(padded, starts, sizes, [1] * x.rank)
+
+
+def _padded_sizes(b: LinalgBuilder, old: Sequence[Size], low: Sequence[Size], high: Sequence[Size]) -> list[Size]:
+    """The sizes with a border; no more can be cropped than there is."""
+    sizes = [b.add(s, b.add(lo, hi)) for s, lo, hi in zip(old, low, high, strict=True)]
+    for size, amounts in zip(sizes, zip(low, high, strict=True), strict=True):
+        if not all(isinstance(p, int) and p >= 0 for p in amounts):
+            b.guard(b.compare("sge", size, 0), "more is cropped than there is")
+    return sizes
 
 
 def _borders(amounts: Sequence[Size], rank: int) -> tuple[list[Size], list[Size]]:
@@ -73,7 +82,7 @@ def _pad_from_input(b: LinalgBuilder, x: Tensor, pad: Sequence[Size], mode: str)
             for amount in (lo, hi):
                 if not (isinstance(amount, int) and amount <= 0):
                     b.guard(b.compare("slt", amount, size), "reflection padding must be less than the dimension")
-    new = [b.add(s, b.add(lo, hi)) for s, lo, hi in zip(old, low, high, strict=True)]
+    new = _padded_sizes(b, old, low, high)
     padded = [i for i in range(x.rank) if not (low[i] == 0 and high[i] == 0)]
     position = _MODES[mode]
 

@@ -435,6 +435,8 @@ def elu(x: Element, alpha: Any, scale: Any, input_scale: Any) -> Element:
 
 @pointwise("aten.celu")
 def celu(x: Element, alpha: Any) -> Element:
+    if isinstance(alpha, (int, float)) and alpha == 0:
+        raise Unsupported("celu with alpha 0, which divides by it")
     return (x > 0).select(x, (x / alpha).expm1() * alpha)
 
 

@@ -7,7 +7,8 @@ from typing import Any
 from xdsl.ir import SSAValue
 
 from flambeau.diagnostics import Unsupported
-from flambeau.infer.builder import TorchBuilder
+from flambeau.infer.builder import TorchBuilder, meta_of
+from flambeau.infer.rules import promoted
 from flambeau.ir import dtypes
 from flambeau.passes.decompose.rules import decomposition
 
@@ -26,7 +27,8 @@ def cosine_similarity(t: TorchBuilder, x: SSAValue, y: SSAValue, dim: int, eps: 
     if eps < 0:
         raise Unsupported(f"eps is {eps}, which is negative")
     # What is repeated along the dim counts as often in its length.
-    x, y = _broadcast(t, x, y)
+    dtype = promoted(meta_of(x), meta_of(y))
+    x, y = _broadcast(t, *(t.to(v, dtype) if t.dtype(v).is_integral else v for v in (x, y)))
 
     def length(v: SSAValue) -> Any:
         return t.clamp(t.linalg_vector_norm(v, 2, [dim], True), eps)

@@ -84,33 +84,48 @@ def grid_sampler_3d(
 def upsample_bilinear2d_aa(
     t: TorchBuilder, x: SSAValue, output_size: list[int], align_corners: bool, scale_h: Any, scale_w: Any
 ) -> SSAValue:
-    """Each pixel is a mean of those under a triangle: a product with a matrix for each dim."""
+    """Each pixel is a mean of those under a triangle, in one dim after the other."""
     sizes = [*t.shape(x)[-2:], *output_size]
     if not all(isinstance(s, int) for s in sizes):
         raise Unsupported("antialiasing to or from a size that only the run time knows")
     if not t.dtype(x).is_float:
         raise Unsupported("antialiasing of integers, which PyTorch computes in fixed point")
     wide = t.to(x, t.dtype(x).compute)
-    rows, columns = (
-        _triangles(t, sizes[i], sizes[2 + i], align_corners, scale, t.dtype(wide))
-        for i, scale in enumerate((scale_h, scale_w))
-    )
-    return t.to(t.matmul(rows, t.matmul(wide, t.transpose(columns, 0, 1))), t.dtype(x))
+    wide = _weighted(t, wide, output_size[1], align_corners, scale_w)
+    turned = _weighted(t, t.transpose(wide, -2, -1), output_size[0], align_corners, scale_h)
+    return t.to(t.transpose(turned, -2, -1), t.dtype(x))
 
 
-def _triangles(
-    t: TorchBuilder, size: int, out: int, align_corners: bool, scale: float | None, dtype: dtypes.DType
-) -> SSAValue:
+def _weighted(t: TorchBuilder, x: SSAValue, out: int, align_corners: bool, scale: float | None) -> SSAValue:
+    """The last dim resized: what is not under a triangle is not read, since it may be infinite."""
+    dtype = t.dtype(x)
+    *lead, size = t.shape(x)
+    if size == out:
+        return x
+    places, weights = _triangles(size, out, align_corners, scale)
+    width = places.shape[1]
+    at = t.literal(dense(places.tobytes(), dtypes.int64, places.shape), dtypes.int64, places.shape)
+    data = weights.astype(np.float64 if dtype is dtypes.float64 else np.float32).tobytes()
+    factors = t.literal(dense(data, dtype, weights.shape), dtype, weights.shape)
+    pixels = t.view(t.index_select(x, -1, t.view(t.clamp(at, 0), [out * width])), [*lead, out, width])
+    return t.sum(t.where(t.ge(at, 0), t.mul(pixels, factors), 0.0), [-1])
+
+
+def _triangles(size: int, out: int, align_corners: bool, scale: float | None) -> tuple[Any, Any]:
+    """For each pixel of the result the places that it is a mean of, -1 where there are no more, and their weights."""
     if align_corners:
         step = (size - 1) / (out - 1) if out > 1 else 0.0
     else:
         step = 1 / scale if scale else size / out
     width = max(step, 1.0)
-    weights = np.zeros((out, size))
+    spans = []
     for i in range(out):
         center = step * (i + 0.5)
         begin, end = max(int(center - width + 0.5), 0), min(int(center + width + 0.5), size)
-        weights[i, begin:end] = np.maximum(0, 1 - abs((np.arange(begin, end) - center + 0.5) / width))
-        weights[i] /= weights[i].sum() or 1
-    data = weights.astype(np.float64 if dtype is dtypes.float64 else np.float32).tobytes()
-    return t.literal(dense(data, dtype, (out, size)), dtype, (out, size))
+        found = np.maximum(0, 1 - abs((np.arange(begin, end) - center + 0.5) / width))
+        spans.append((np.arange(begin, end), found / (found.sum() or 1)))
+    most = max((len(at) for at, _ in spans), default=1)
+    places, weights = np.full((out, most), -1, np.int64), np.zeros((out, most))
+    for i, (at, found) in enumerate(spans):
+        places[i, : len(at)], weights[i, : len(at)] = at, found
+    return places, weights
