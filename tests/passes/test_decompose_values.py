@@ -71,13 +71,3 @@ def test_what_is_made_of_nothing() -> None:
     check(lambda x: list(aten.histogram.bin_ct(x, 2)), empty)
     check(lambda x: x.bool().median(), empty)
     check(lambda x: aten.nonzero_static(x, size=2), empty)
-
-
-@pytest.mark.parametrize(
-    "function",
-    [lambda x: x.topk(9), lambda x: x.kthvalue(0), lambda x: torch.histc(x, 0), lambda x: torch.isclose(x, x, -1.0)],
-)
-def test_what_pytorch_refuses_is_refused(function: Callable[..., Any]) -> None:
-    """A program that was not traced, so that PyTorch has not refused it before."""
-    with pytest.raises((RuntimeError, ValueError)):
-        check(function, torch.arange(4.0))
