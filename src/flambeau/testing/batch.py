@@ -8,6 +8,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -22,7 +23,7 @@ from flambeau.engines.errors import EngineError
 from flambeau.frontends.fx.compile import export
 from flambeau.testing.backends import Backend, compile_cached, invoke
 from flambeau.testing.cases import Call, Case, Sample
-from flambeau.testing.comparing import Mismatch, compare, either
+from flambeau.testing.comparing import Mismatch, compare, either, is_near
 from flambeau.testing.memory import peak_growth
 from flambeau.testing.merging import merge
 from flambeau.testing.results import BEFORE_US, EXCLUDED, FAIL, PASS, Result
@@ -203,6 +204,9 @@ class Batch:
                     if difference is not None and prepared.sample.pointwise:
                         alone = _one_by_one(prepared.sample.module, call)
                         difference = compare(case, actual, either(case, actual, expected, alone))
+                    if difference is not None and prepared.sample.rounding:
+                        if is_near(case, actual, expected, _in_float64(prepared.sample.module, call)):
+                            difference = None
                 if difference is not None:
                     raise Failure(
                         "compare",
@@ -230,6 +234,17 @@ def _one_by_one(module: Any, call: Call) -> Any:
     columns = [x.expand(shape).reshape(-1, 1) for x in call.args]
     results = [module(*row) for row in zip(*columns, strict=True)]
     return tree_map(lambda *elements: torch.cat(elements).reshape(shape), *results)
+
+
+def _in_float64(module: Any, call: Call) -> Any:
+    """What a module gives with f64 in place of all other floats."""
+
+    def widened(x: Any) -> Any:
+        return x.detach().double() if isinstance(x, torch.Tensor) and x.is_floating_point() else x
+
+    args, kwargs = tree_map(widened, (call.args, dict(call.kwargs)))
+    with torch.no_grad():
+        return deepcopy(module).double()(*args, **kwargs)
 
 
 def _compile_error(prepared: Prepared, module: Module, error: Exception) -> Failure:

@@ -39,6 +39,9 @@ class Sample:
     label: str = ""
     pointwise: bool = False
     """What PyTorch gives for an element alone is right too: its vector code differs at some special values."""
+    rounding: bool = False
+    """What is about as near to PyTorch's answer in f64 as PyTorch's own answer is right too: normalised differences of
+    16-bit floats are little but rounding."""
 
 
 @dataclass(frozen=True)

@@ -75,6 +75,28 @@ def either(case: Case, actual: Any, expected: Any, alone: Any) -> Any:
     return tree_map(choose, actual, expected, alone)
 
 
+OWN_ERRORS = 8.0
+"""How many times as far from the truth as PyTorch a result may be."""
+
+
+def is_near(case: Case, actual: Any, expected: Any, truth: Any) -> bool:
+    """Whether results are about as near to the truth, computed in f64, as PyTorch's own are."""
+    leaves = [tree_flatten(x)[0] for x in (actual, expected, truth)]
+    return all(_is_near_leaf(case, a, e, t) for a, e, t in zip(*leaves, strict=True))
+
+
+def _is_near_leaf(case: Case, actual: Any, expected: Any, truth: Any) -> bool:
+    if not isinstance(expected, torch.Tensor) or not expected.is_floating_point():
+        return _compare_leaf(case, 0, actual, expected) is None
+    if _compare_types(0, actual, expected) is not None or not bool(truth.isfinite().all()):
+        return False
+    if not bool(actual.isfinite().all()) or truth.numel() == 0:
+        return truth.numel() == 0
+    own = float((expected.double() - truth).abs().nan_to_num(float("inf")).max())
+    limit = (case.tolerance or (1e-4, 0.0))[0] * float(truth.abs().max())
+    return float((actual.double() - truth).abs().max()) <= limit + OWN_ERRORS * own
+
+
 def _compare_types(output: int, actual: torch.Tensor, expected: torch.Tensor) -> Mismatch | None:
     if actual.dtype != expected.dtype:
         return Mismatch(output, "dtype", str(expected.dtype), str(actual.dtype))

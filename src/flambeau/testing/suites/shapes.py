@@ -103,9 +103,9 @@ def _attention_samples(
     module = Attention(heads, width, fused, masked, dtype)
     calls = [Call((torch.randn(*size, heads * width).to(dtype),)) for size in sizes]
     if len(sizes) == 1:
-        return [Sample(module, calls)]
+        return [Sample(module, calls, rounding=True)]
     calls.sort(key=lambda c: c.args[0].shape != (2, 7, heads * width))
-    return [Sample(module, calls, _open(calls[0], (0, 1)))]
+    return [Sample(module, calls, _open(calls[0], (0, 1)), rounding=True)]
 
 
 def _open(call: Call, dims: tuple[int, ...]) -> Any:
@@ -136,7 +136,7 @@ def _rows(dtype: torch.dtype) -> Iterable[Named]:
 def _row_samples(
     function: Callable[[Tensor], Tensor], shapes: list[tuple[int, ...]], dtype: torch.dtype
 ) -> list[Sample]:
-    return [Sample(as_module(function), [Call((torch.randn(shape).to(dtype),))]) for shape in shapes]
+    return [Sample(as_module(function), [Call((torch.randn(shape).to(dtype),))], rounding=True) for shape in shapes]
 
 
 # --- Convolutions ---
@@ -178,7 +178,8 @@ def _conv_samples(
     found = []
     for dims, (batch, size) in product((1, 2), sizes):
         module = Convolution(dims, inputs, outputs, dtype, **options)
-        found.append(Sample(module, [Call((torch.randn(batch, inputs, *[size] * dims).to(dtype),))]))
+        call = Call((torch.randn(batch, inputs, *[size] * dims).to(dtype),))
+        found.append(Sample(module, [call], rounding=True))
     return found
 
 
@@ -263,7 +264,7 @@ def _chain(seed: int, dtype: torch.dtype) -> list[Sample]:
     module = Chain(seed, dtype)
     call = Call((torch.randn(module.shape).to(dtype),))
     module(*call.args)
-    return [Sample(module, [call], label=" ".join(module.names))]
+    return [Sample(module, [call], label=" ".join(module.names), rounding=True)]
 
 
 NOT_DYNAMIC = frozenset({"column", "batched", "left", "gram"})
@@ -280,4 +281,4 @@ def _dynamic_chain(seed: int, dtype: torch.dtype) -> list[Sample]:
         for b, n in ((2, 7), *product((1, 2, 3, 4), (1, 3, 5, 8, 13, 16, 31)))
     ]
     module(*calls[0].args)
-    return [Sample(module, calls, _open(calls[0], (0, 1)), label=" ".join(module.names))]
+    return [Sample(module, calls, _open(calls[0], (0, 1)), label=" ".join(module.names), rounding=True)]
