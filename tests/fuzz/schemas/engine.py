@@ -214,7 +214,8 @@ def _lines(ready: Sequence[Prepared]) -> Iterator[dict[str, Any]]:
 
 
 _NO_BROADCASTING = re.compile(
-    r"do not match for broadcasting|input\d+ shape dimension \d+ mismatch; expected \d+ but have 1;"
+    r"do not match for broadcasting|the expanded size does not match|"
+    r"input\d+ shape dimension \d+ mismatch; expected \d+ but have 1;"
 )
 """Sizes that are left to the run time do not broadcast: that is a promise of programs with dynamic sizes."""
 

@@ -83,6 +83,7 @@ AVOIDED: dict[str, str] = {
     "aten._embedding_bag": "reads indices that are not contiguous as if they were",
     "aten._embedding_bag_forward_only": "as _embedding_bag",
     "aten._upsample_bilinear2d_aa": "repeats the first row where the result is one column wide",
+    "aten.histogram.bin_ct": "computes the edges of a range in an order of its own, which shows in what lies on one",
     "aten._trilinear": "adds in an order of its own, which infinities show",
 }
 """What recipes do not ask for, since PyTorch is wrong there or ends the process."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from fuzz.schemas.index_recipes import Exactly
+from fuzz.schemas.index_recipes import Exactly, Sorted
 from fuzz.schemas.recipes import Given, recipe, windows
 from fuzz.schemas.shape_recipes import reshape
 from fuzz.schemas.tensors import FLOATS, Chooser
@@ -256,7 +256,18 @@ def unpool(c: Chooser, name: str) -> Given:
     }  # fmt: skip
 
 
-@recipe("segment_reduce", "histogram", "stft", "gru", "lstm", "rnn_tanh", "rnn_relu", "gru_cell", "lstm_cell",
+@recipe("histogram")
+def histogram(c: Chooser, name: str) -> Given:
+    x = c.tensor(c.shape(0, 2), c.rng.choice((torch.float32, torch.float64)), "plain")
+    bins: Any = c.rng.randint(1, 5)
+    if "tensor" in name:
+        bins = c.tensor((c.rng.randint(2, 5),), x.dtype, "distinct", contiguous=True)
+        bins = Sorted(bins.shape, bins.dtype, bins.seed)
+    weight = c.tensor(x.shape, x.dtype, "plain") if c.chance(0.4) else None
+    return {"self": x, "bins": bins, "range": None, "weight": weight, "density": c.chance(0.3)}
+
+
+@recipe("segment_reduce", "stft", "gru", "lstm", "rnn_tanh", "rnn_relu", "gru_cell", "lstm_cell",
         "rnn_tanh_cell", "rnn_relu_cell", "max_unpool3d", "nll_loss_backward", "nll_loss2d_backward", "_grouped_mm",
         "_int_mm", "cosine_embedding_loss")  # fmt: skip
 def special(c: Chooser, name: str) -> Given:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import SSAValue
 
 from flambeau.diagnostics import Unsupported
+from flambeau.dialects.torch.ops import RuntimeAssertOp
+from flambeau.dialects.torch.types import BOOL
 from flambeau.infer.builder import TorchBuilder, meta_of
 from flambeau.infer.rules import promoted
 from flambeau.ir import dtypes
@@ -45,6 +48,7 @@ def pairwise_distance(t: TorchBuilder, x: SSAValue, y: SSAValue, p: float, eps: 
 def histc(t: TorchBuilder, x: SSAValue, bins: int, low: Any, high: Any) -> SSAValue:
     """How many elements are in each of so many intervals of equal length; the last one has both of its ends."""
     dtype = t.dtype(x)
+    low, high = (int(v) if isinstance(v, bool) else v for v in (low, high))
     if bins <= 0 or low > high:
         raise Unsupported(f"a histogram of {bins} intervals from {low} to {high}")
     if 0 in t.shape(x):
@@ -52,9 +56,15 @@ def histc(t: TorchBuilder, x: SSAValue, bins: int, low: Any, high: Any) -> SSAVa
     flat = t.reshape(x, [-1])
     if low == high:  # Then PyTorch asks the data.
         low, high = t.amin(flat, [0]), t.amax(flat, [0])
+        if dtype.is_float:
+            is_finite = t.logical_and(t.isfinite(low), t.isfinite(high))
+            flag = t.op("aten.Bool.Tensor", (is_finite,), (BOOL,))[0]
+            t.emit(RuntimeAssertOp, (flag,), (), {"message": StringAttr("the range of a histogram is not finite")})
         is_one_point = t.to(t.eq(low, high), dtype)
         low, high = t.sub(low, is_one_point), t.add(high, is_one_point)
     is_inside = t.logical_and(t.ge(flat, low), t.le(flat, high))
-    place = t.mul(t.div(t.sub(flat, low), t.sub(high, low) if isinstance(high, SSAValue) else high - low), bins)
+    # In PyTorch's order: an element on an edge may fall to either side.
+    span = t.sub(high, low) if isinstance(high, SSAValue) else high - low
+    place = t.div(t.mul(t.sub(flat, low), bins), span)
     place = t.clamp(t.to(t.where(is_inside, place, t.zeros_like(place)), dtypes.int64), 0, bins - 1)
     return t.index_add(t.zeros([bins], dtype=dtype), 0, place, t.to(is_inside, dtype))
