@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 import torch
 import torch.nn.functional as F
 from support import check_all
+
+import flambeau
+from flambeau import torchscript
+from flambeau.engines.errors import RunError
 
 
 def ramp(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
@@ -135,3 +140,18 @@ def test_dynamic_sizes() -> None:
 def test_empty_batch() -> None:
     x = torch.empty(0, 3, 4)
     check_all([case(F.pad, x, (1, 1)), case(F.pad, x, (1, 1), mode="reflect"), case(F.pad, torch.empty(2, 0), (1, 2))])
+
+
+class Cropped(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.constant_pad_nd(x, [-1, -2])
+
+
+def test_no_more_is_cropped_than_there_is() -> None:
+    place = torchscript.TensorPlaceholder([-1], torch.float32)
+    program = torchscript.compile(torch.jit.script(Cropped()), [place], output_type="linalg-on-tensors")
+    run = flambeau.load(program, profile="quick")
+    assert torch.equal(run(torch.arange(5.0)), torch.tensor([1.0, 2.0]))
+    assert run(torch.arange(3.0)).shape == (0,)
+    with pytest.raises(RunError, match="more is cropped"):
+        run(torch.arange(2.0))

@@ -262,3 +262,19 @@ def test_gradients_of_thresholds_promote_their_operands() -> None:
 def test_a_float_that_is_not_a_number_is_true() -> None:
     x = torch.tensor([float("nan"), 0.0, -0.0, float("inf"), -1e-6])
     check_all([(lambda x: x.to(torch.bool), (x.to(d),)) for d in (torch.float16, torch.bfloat16, torch.float32)])
+
+
+def test_erf_of_doubles_keeps_all_digits() -> None:
+    x = torch.tensor(
+        [-7.0, -2.5, -0.5, -1e-9, 0.0, 0.3, 1.0, 3.0, 5.9, float("inf"), float("nan")], dtype=torch.float64
+    )
+    check_all([(torch.erf, (x,)), (F.gelu, (x,))], rtol=1e-12, atol=1e-15)
+
+
+def test_complex_powers_of_zero() -> None:
+    exponents = torch.tensor([1 + 1j, 2 + 0j, 0.5 - 3j])
+    check(lambda x: torch.pow(0, x), exponents)
+    run = flambeau.load(flambeau.compile(lambda x: torch.pow(0, x), (exponents,)), profile="quick")
+    infinite = run(torch.tensor([-1 + 1j, -2 + 0j, -0.5 + 0j]))
+    assert bool(infinite.real.isinf().all())
+    assert bool(run(torch.zeros(3, dtype=torch.complex64)).isnan().all())
