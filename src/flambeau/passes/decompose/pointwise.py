@@ -17,6 +17,8 @@ from flambeau.passes.decompose.rules import decomposition
 def _promoted(t: TorchBuilder, x: SSAValue, y: SSAValue) -> tuple[SSAValue, SSAValue]:
     """Both in the dtype that they have together."""
     dtype = promoted(meta_of(x), meta_of(y))
+    if dtype.is_complex:
+        raise Unsupported("the logarithm of a sum of exponentials of complex numbers")
     return t.to(x, dtype), t.to(y, dtype)
 
 

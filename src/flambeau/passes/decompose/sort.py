@@ -167,9 +167,10 @@ def nanmedian_dim(t: TorchBuilder, x: SSAValue, dim: int, keepdim: bool) -> tupl
 
 def _median_of_all(t: TorchBuilder, x: SSAValue, skip_nan: bool) -> SSAValue:
     if 0 in t.shape(x):
-        # What PyTorch gives of nothing: what it makes of NaN in that dtype.
+        # What PyTorch gives of nothing: what it makes of NaN in that dtype, through 32 bits where that is narrower.
         dtype = t.dtype(x)
-        return t.full([], float("nan") if dtype.is_float else True if dtype.is_bool else dtype.min, dtype=dtype)
+        of_integers = dtype.is_bool or (dtype.min if dtype.bits >= 32 else 0)
+        return t.full([], float("nan") if dtype.is_float else of_integers, dtype=dtype)
     return _median(t, t.reshape(x, [-1]), 0, False, skip_nan)[0]
 
 
