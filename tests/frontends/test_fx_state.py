@@ -608,3 +608,71 @@ def test_what_goes_wrong_in_a_decomposition_is_told() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert expansion.trace(node, warns) is not None
+
+
+# Sizes
+
+
+def pieces(x: Tensor) -> tuple[Tensor, ...]:
+    return *x.split(2, 0), x[:3]
+
+
+@pytest.mark.parametrize("engine", ["eager", "iree"])
+def test_what_pytorch_assumed_about_sizes_is_checked(engine: str) -> None:
+    stage = "torch" if engine == "eager" else "linalg-on-tensors"
+    module = flambeau.compile(
+        pieces, (torch.ones(4, 3),), dynamic_shapes=({0: torch.export.Dim.AUTO},), output_type=stage
+    )
+    options = {} if engine == "eager" else {"profile": "quick", "device": "local-sync"}
+    run = flambeau.load(module, engine=engine, **options)
+    x = torch.randn(4, 3)
+    assert_same(list(run(x)), list(pieces(x)))
+    for rows in (2, 5, 8):
+        with pytest.raises(
+            RuntimeError, match=r"a size is not one that the program was compiled for|must be at least 3"
+        ):
+            run(torch.randn(rows, 3))
+
+
+def test_how_a_written_argument_lies_in_memory_is_checked_where_it_matters() -> None:
+    def program(x: Tensor) -> Tensor:
+        x.reshape(-1).add_(1)
+        return x * 2
+
+    turned = torch.arange(6.0).reshape(2, 3).t()
+    for run in stages(flambeau.compile(program, (torch.ones(3, 2),), output_type="raw")):
+        x = torch.ones(3, 2)
+        assert_same(run(x), torch.full((3, 2), 4.0))
+        with pytest.raises(ValueError, match=r"'args_0': the program writes through a reshape.*that is contiguous"):
+            run(turned.clone(memory_format=torch.preserve_format))
+    for run in stages(
+        flambeau.compile(program, (turned.clone(memory_format=torch.preserve_format),), output_type="raw")
+    ):
+        with pytest.raises(ValueError, match=r"one that is with strides \(1, 3\)"):
+            run(torch.ones(3, 2))
+    free = flambeau.compile(lambda x: x.reshape(-1) + 1, (torch.ones(3, 2),), output_type="torch")
+    assert_same(flambeau.load(free, engine="eager")(turned), turned.reshape(-1) + 1)
+
+
+class Steps:
+    def __init__(self) -> None:
+        self.count = 1
+
+
+class Numbers(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = 0
+        self.steps = [Steps()]
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        self.steps[0].count += 2
+        return x * self.steps[0].count
+
+
+def test_python_numbers_that_forward_changes_are_named_and_left_as_they_are() -> None:
+    model = Numbers()
+    with pytest.warns(UserWarning, match=r"self\.calls \(0 to 1\), self\.steps\[0\]\.count \(1 to 3\)"):
+        flambeau.compile(model, THREE[0], output_type="torch")
+    assert (model.calls, model.steps[0].count) == (0, 1)

@@ -14,6 +14,7 @@ from flambeau.ir.arrays import (
     GradientError,
     cannot_be_written,
     dtype_of,
+    has_strides,
     is_array,
     is_numpy,
     numpy_dtype,
@@ -258,6 +259,12 @@ def _check_tensor(argument: Argument, spec: TensorSpec, value: Any) -> Any:
     shape = tuple(value.shape)
     if len(shape) != len(spec.shape) or any(d is not None and d != n for d, n in zip(spec.shape, shape, strict=True)):
         raise ValueError(f"argument {argument.name!r}: expected a tensor {spec}, got {_type(value)}")
+    if argument.strides is not None and not has_strides(value, argument.strides):
+        wanted = argument.strides if isinstance(argument.strides, str) else f"with strides {argument.strides}"
+        raise ValueError(
+            f"argument {argument.name!r}: the program writes through a reshape, which is a view or a copy as the "
+            f"tensor lies in memory; it was compiled for one that is {wanted}. Pass such a one, or compile it again"
+        )
     return value
 
 

@@ -13,7 +13,10 @@ from flambeau.ir.trees import Tree
 def signature_to_json(name: str, signature: Signature) -> dict[str, Any]:
     """A signature as JSON values; `name` is for the error when some of its types cannot be written down."""
     return {
-        "arguments": [{"name": a.name, "type": _type_to_json(a.spec), "state": a.state} for a in signature.arguments],
+        "arguments": [
+            {"name": a.name, "type": _type_to_json(a.spec), "state": a.state, "strides": a.strides}
+            for a in signature.arguments
+        ],
         "results": [_type_to_json(r) for r in signature.results],
         "outputs": [_output_to_json(name, o) for o in signature.outputs],
         "mutations": [{"result": m.result, "argument": m.argument} for m in signature.mutations],
@@ -27,7 +30,10 @@ def signature_to_json(name: str, signature: Signature) -> dict[str, Any]:
 def signature_from_json(data: dict[str, Any]) -> Signature:
     """The signature that `signature_to_json` wrote; KeyError, TypeError or ValueError if it is none."""
     return Signature(
-        arguments=tuple(Argument(a["name"], _type_from_json(a["type"]), a["state"]) for a in data["arguments"]),
+        arguments=tuple(
+            Argument(a["name"], _type_from_json(a["type"]), a["state"], _strides_from_json(a.get("strides")))
+            for a in data["arguments"]
+        ),
         results=tuple(_type_from_json(r) for r in data["results"]),
         outputs=tuple(Output(o["result"], o.get("constant")) for o in data["outputs"]),
         mutations=tuple(Mutation(m["result"], m["argument"]) for m in data["mutations"]),
@@ -36,6 +42,10 @@ def signature_from_json(data: dict[str, Any]) -> Signature:
         inputs=None if data["inputs"] is None else tuple(data["inputs"]),
         fixed=tuple(Fixed(f["leaf"], f["name"], _value_from_json(f["value"])) for f in data.get("fixed", ())),
     )
+
+
+def _strides_from_json(data: Any) -> tuple[int, ...] | str | None:
+    return tuple(data) if isinstance(data, list) else data
 
 
 def _type_to_json(spec: TensorSpec | ScalarSpec) -> dict[str, Any]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -124,6 +125,15 @@ def cannot_be_written(array: Any) -> str | None:
     if any(size > 1 and stride == 0 for size, stride in zip(shape, strides, strict=True)):
         return "has several elements at one place in memory (expand)"
     return None
+
+
+def has_strides(array: Any, wanted: Sequence[int] | str) -> bool:
+    """Whether a tensor or array lies in memory as wanted: with these strides, or `contiguous`."""
+    shape = tuple(array.shape)
+    own = array.stride() if is_torch(array) else tuple(s // array.itemsize for s in array.strides)
+    if isinstance(wanted, str):
+        wanted = [math.prod(shape[i + 1 :]) for i in range(len(shape))]
+    return 0 in shape or all(n == 1 or a == b for n, a, b in zip(shape, own, wanted, strict=True))
 
 
 def _device(array: Any) -> str:

@@ -40,6 +40,8 @@ class Argument:
     spec: TensorSpec | ScalarSpec
     state: str | None = None
     """The name in `Module.weights` when the caller does not pass this argument: a buffer that the program writes."""
+    strides: tuple[int, ...] | str | None = None
+    """How the tensor must lie in memory, where the program depends on it: its strides, or `contiguous`."""
 
 
 @dataclass(frozen=True)

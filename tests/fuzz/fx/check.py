@@ -48,6 +48,7 @@ CALL_REFUSALS = [
     "has size 1, for which the rank differs",
     "of an argument does not have the size",
     "bind_symbolic_shape",
+    "a size is not one that the program was compiled for",
     "elements where . are expected",
 ]
 """Why a call may be refused: PyTorch has fixed a size, or memory is shared."""

@@ -145,6 +145,13 @@ PERHAPS_VIEWS = frozenset({
 """They give a view or a copy, as strides and dtypes have it."""
 
 
+DEPEND_ON_STRIDES = frozenset({
+    "aten.reshape", "aten.contiguous", "aten.flatten.using_ints", "aten.ravel", "aten.reshape_as",
+    "aten.flatten.named_out_dim", "aten.to.memory_format",
+})  # fmt: skip
+"""Those for which it is the strides."""
+
+
 def _shares(a: Node, b: Node) -> bool:
     """Whether two nodes share storage; PyTorch's fake tensors know. Without them: assume so."""
     left, right = _storages(a.meta.get("val")), _storages(b.meta.get("val"))

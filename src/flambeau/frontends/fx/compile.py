@@ -23,7 +23,7 @@ from flambeau.frontends.fx.expansion import TRACING
 from flambeau.frontends.fx.exported import Keep, import_exported_program, import_graph_module
 from flambeau.frontends.fx.pytrees import register_known_containers
 from flambeau.frontends.fx.regions import ambient_autocast
-from flambeau.frontends.fx.state import memory_of, untouched
+from flambeau.frontends.fx.state import memory_of, noted_numbers, untouched
 from flambeau.ir.locations import location_of_trace
 from flambeau.ir.module import Signature, Weights
 
@@ -84,6 +84,7 @@ def export(model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     try:
         with (
             TRACING, _whole_stacks(), _quiet(), untouched(model), noted_assignments(model) as assigned_buffers,
+            noted_numbers(model) as numbers,
             warnings.catch_warnings(record=True) as caught,
         ):  # fmt: skip
             warnings.simplefilter("always")
@@ -92,6 +93,12 @@ def export(model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
                 program = _export_below_transforms(model, args, kwargs, dynamic_shapes)
     except Exception as e:
         raise CompileError([_export_failure(e)], summary="torch.export could not trace the model") from e
+    if numbers:
+        warnings.warn(
+            f"forward() changes Python numbers: {', '.join(dict.fromkeys(numbers))}. The compiled program does what it "
+            "did with the first values in every call; make what must change a buffer",
+            stacklevel=4,
+        )
     refuse_lost_assignments(model, program, assigned_buffers)
     for warning in caught:
         if (assigned := _ASSIGNED.match(str(warning.message))) is not None:

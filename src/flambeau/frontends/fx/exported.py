@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ from flambeau.dialects.specs import spec_of
 from flambeau.dialects.torch.types import NonValueTensorType, TensorType
 from flambeau.frontends.fx.aliasing import Aliasing, analyze
 from flambeau.frontends.fx.assignments import assigned_buffers, copies_into_buffers
+from flambeau.frontends.fx.guards import emit_guards
 from flambeau.frontends.fx.importer import GraphImporter, finish_function, raise_problems
 from flambeau.frontends.fx.quantized import inline_bytes
 from flambeau.frontends.fx.regions import Autocast, attribute_of, flattened, without_regions
@@ -49,6 +51,7 @@ class FunctionImporter:
         self.mutations: list[Mutation] = []
         self.written_states: dict[str, int] = {}
         self._inputs: dict[str, int] = {}
+        self._input_nodes: dict[Node, int] = {}
         self._mutated: list[tuple[Node | SSAValue, int]] = []
 
     # --- What comes in ---
@@ -142,6 +145,7 @@ class FunctionImporter:
         else:
             self.inputs.append(len(self.arguments))
             self._inputs[node.name] = len(self.arguments)
+            self._input_nodes[node] = len(self.arguments)
         if self.written.is_mutable(node) and isinstance(type_, TensorType):
             self._mutated.append((node, len(self.arguments)))
         self.arguments.append(Argument(name, spec_of(type_), resource))
@@ -186,6 +190,7 @@ class FunctionImporter:
         for written, position in self._mutated:
             value = self.importer.values[written] if isinstance(written, Node) else written
             self.mutations.append(Mutation(self._add_result(value), position))
+        self._require_layouts()
         raise_problems(self.importer.problems)
         function = finish_function(name, self.importer, self.block, self.results)
         signature = Signature(
@@ -199,6 +204,23 @@ class FunctionImporter:
             fixed=tuple(self.fixed) if in_spec is not None else (),
         )
         return ModuleOp([function]), self.weights, signature
+
+    def _require_layouts(self) -> None:
+        """Note of which inputs it matters how they lie in memory."""
+        roots = {self.written.root(node) for node in self.importer.lying}
+        for node, position in self._input_nodes.items():
+            if self.written.root(node) not in roots:
+                continue
+            meta: Any = node.meta.get("val", node.meta.get("example_value"))
+            if meta.is_contiguous():
+                strides: Any = "contiguous"
+            elif all(isinstance(n, int) for n in meta.stride()):
+                strides = tuple(meta.stride())
+            else:
+                reason = f"the program writes through a reshape of {node.name!r}, whose strides only the run time knows"
+                self.importer.report(Problem(reason, "Call contiguous() on it first."), "reshape")
+                continue
+            self.arguments[position] = replace(self.arguments[position], strides=strides)
 
 
 def import_exported_program(
@@ -236,6 +258,7 @@ def import_exported_program(
             function.add_argument(node, node.meta["val"], node.name)
 
     raise_problems(importer.problems)
+    emit_guards(importer.emitter, placeholders, importer.values)
     outputs = importer.import_nodes(graph, program.graph_module, function.written)
     importer.emitter.location = UNKNOWN
     for value, output in zip(outputs or (), signature.output_specs, strict=True):

@@ -46,6 +46,7 @@ from flambeau.dialects.torch.types import (
     vtensor,
 )
 from flambeau.frontends.fx.aliasing import (
+    DEPEND_ON_STRIDES,
     HARMLESS,
     PERHAPS_VIEWS,
     RESHAPING,
@@ -124,6 +125,8 @@ class GraphImporter:
         self.values: dict[Node, Any] = {}
         self.aliasing = Aliasing()
         self.problems: list[Diagnostic] = []
+        self.lying: set[Node] = set()
+        """Nodes that somebody writes, or a copy of which, as they lie in memory."""
         self._literals: dict[Attribute, SSAValue] = {}
         self._shapes: dict[SSAValue, Any] = {}
 
@@ -393,6 +396,8 @@ class GraphImporter:
             self._inline_expansion(node, *inner, aliased=True)
             return
         mutable = self.aliasing.is_mutable(node)
+        if mutable and (name in DEPEND_ON_STRIDES or name in STRIDED):
+            self.lying.add(first_argument(node))
         of_view = mutable and not schema.is_mutable and self._is_perhaps_view(schema, node)
         if of_view and self._as_view(node):
             return
@@ -400,17 +405,19 @@ class GraphImporter:
             name = "aten.view"  # Which says that it shares storage.
         if name.startswith("aten.squeeze"):
             self._assert_rank(node)
-        if not schema.is_mutable and (not self.keep(name) or (mutable and name in SEVERAL_VIEWS)):
+        aliased = of_view or (mutable and schema.is_view and is_view(node, first_argument(node)))
+        hidden = of_view and not schema.is_view
+        if not schema.is_mutable and (not self.keep(name) or hidden or (mutable and name in SEVERAL_VIEWS)):
             expanded = expand(node, target)
+            if hidden and expanded is None:
+                raise Problem("it gives its argument back, and somebody writes to it", "clone() its result.")
             if expanded is not None:
-                self._inline_expansion(
-                    node, *expanded, aliased=mutable and schema.is_view and is_view(node, first_argument(node))
-                )
+                self._inline_expansion(node, *expanded, aliased=aliased)
                 if "output_mask" in schema.index:  # Some decompositions compute what was not asked for.
                     mask = given[schema.index["output_mask"]]
                     self.values[node] = [v if m else None for v, m in zip(self.values[node], mask, strict=True)]
                 return
-        is_alias = schema.is_mutable or (schema.is_view and mutable and is_view(node, first_argument(node)))
+        is_alias = schema.is_mutable or aliased
         operands = [
             self._argument(argument, self.resolve(value), keep_mutable=is_alias)
             for argument, value in zip(schema.arguments, given, strict=True)
@@ -475,7 +482,8 @@ class GraphImporter:
         for name, result in zip(written, results, strict=True):
             place = self._mutable(self.resolve(node.kwargs[name]))
             result = self.value(result)
-            if place.type.shape != result.type.shape:  # type: ignore[attr-defined]
+            shapes = [str(self._shapes.get(v, v.type.shape)) for v in (place, result)]  # type: ignore[attr-defined]
+            if place.type.shape != result.type.shape or shapes[0] != shapes[1]:  # type: ignore[attr-defined]
                 raise Problem("`out` does not have the shape of the result", "Give it one of the right shape.")
             self.emitter.op("aten.copy_", [place, result, self.emitter.constant(False)], [place.type])
             places.append(place)

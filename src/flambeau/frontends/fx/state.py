@@ -111,39 +111,63 @@ def untouched(program: Any) -> Iterator[None]:
 
 def plain_tensors(program: Any) -> list[torch.Tensor]:
     """The tensors that a module or function reaches and that are neither parameters nor buffers."""
-    found: dict[int, torch.Tensor] = {}
+    found = {id(value): value for _, _, value in _reached(program) if isinstance(value, torch.Tensor)}
+    return [tensor for tensor in found.values() if is_real(tensor)]
+
+
+@contextmanager
+def noted_numbers(model: torch.nn.Module) -> Iterator[list[str]]:
+    """Note which Python numbers `forward` changes, and put them back; gives `name (old to new)` for each."""
+    before = [(owner, path, value) for owner, path, value in _reached(model) if type(value) in (int, float)]
+    changed: list[str] = []
+
+    def compare(*_: Any) -> None:
+        for owner, path, value in before:
+            name = path.rpartition(".")[2]
+            now = vars(owner).get(name) if owner is not None else value
+            if type(now) in (int, float) and now != value:
+                changed.append(f"{path} ({value} to {now})")
+                vars(owner)[name] = value
+
+    hook = model.register_forward_hook(compare)
+    try:
+        yield changed
+    finally:
+        hook.remove()
+
+
+def _reached(program: Any) -> Iterator[tuple[Any, str, Any]]:
+    """What a module or function reaches: the object that has it as an attribute, a path to it, and the value."""
     seen: set[int] = set()
 
-    def walk(value: Any, depth: int) -> None:
-        if depth == 0 or id(value) in seen or isinstance(value, _LEAVES):
+    def walk(value: Any, path: str, depth: int, owner: Any = None) -> Iterator[tuple[Any, str, Any]]:
+        yield owner, path, value
+        if depth == 0 or id(value) in seen or isinstance(value, (*_LEAVES, torch.Tensor)):
             return
         seen.add(id(value))
-        if isinstance(value, torch.Tensor):
-            if is_real(value):
-                found[id(value)] = value
-        elif isinstance(value, torch.nn.Module):
-            for name, item in vars(value).items():
-                if name not in ("_parameters", "_buffers"):
-                    walk(item, _DEPTH)
+        parts: list[tuple[str, Any, int, Any]] = []
+        if isinstance(value, torch.nn.Module):
+            parts = [
+                (f".{n}", v, _DEPTH, value) for n, v in vars(value).items() if n not in ("_parameters", "_buffers")
+            ]
         elif isinstance(value, Mapping):
-            for item in value.values():
-                walk(item, depth - 1)
+            parts = [(f"[{k!r}]", v, depth - 1, None) for k, v in value.items()]
         elif isinstance(value, (list, tuple, set, frozenset)):
-            for item in value:
-                walk(item, depth - 1)
+            parts = [(f"[{i}]", v, depth - 1, None) for i, v in enumerate(value)]
         elif isinstance(value, MethodType):
-            walk(value.__self__, depth - 1)
-            walk(value.__func__, depth - 1)
+            parts = [("", value.__self__, depth - 1, None), ("", value.__func__, depth - 1, None)]
         elif isinstance(value, partial):
-            walk([value.func, value.args, value.keywords], depth - 1)
+            parts = [("", v, depth - 1, None) for v in (value.func, value.args, value.keywords)]
         elif isinstance(value, FunctionType):
-            walk([cell.cell_contents for cell in value.__closure__ or () if _is_filled(cell)], depth - 1)
-            walk([value.__globals__.get(name) for name in value.__code__.co_names], depth - 1)
+            cells = [cell.cell_contents for cell in value.__closure__ or () if _is_filled(cell)]
+            named = [value.__globals__.get(name) for name in value.__code__.co_names]
+            parts = [("", v, depth - 1, None) for v in (*cells, *named)]
         elif hasattr(value, "__dict__") and not isinstance(value, type):
-            walk(vars(value), depth - 1)
+            parts = [(f".{n}", v, depth - 1, value) for n, v in vars(value).items()]
+        for name, part, left, of in parts:
+            yield from walk(part, path + name, left, of)
 
-    walk(program, _DEPTH)
-    return list(found.values())
+    return walk(program, "self", _DEPTH)
 
 
 _DEPTH = 8

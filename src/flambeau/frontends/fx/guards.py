@@ -1,0 +1,84 @@
+"""What PyTorch assumed about dynamic sizes while it traced: checked where the program begins.
+
+`x.split(2)` of a tensor with four rows is two parts in the graph, whatever the number of rows is at run time. PyTorch
+writes down that there are two; a call for which there are three must not be answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch.fx import Node
+from xdsl.dialects.builtin import StringAttr
+from xdsl.ir import SSAValue
+
+from flambeau.dialects.torch.emitter import TorchEmitter
+from flambeau.dialects.torch.ops import RuntimeAssertOp
+from flambeau.dialects.torch.types import BOOL, INT
+
+_RELATIONS = {
+    "Equality": "aten.eq.int", "GreaterThan": "aten.ge.int", "StrictGreaterThan": "aten.gt.int",
+    "LessThan": "aten.le.int", "StrictLessThan": "aten.lt.int",
+}  # fmt: skip
+"""Not that two sizes differ, or that one is neither 0 nor 1: PyTorch assumes so of all that it can, and where it does
+not hold, the same ops are right; those for which they are not check it themselves."""
+
+_INT64_MAX = (1 << 63) - 1
+
+
+def emit_guards(emitter: TorchEmitter, placeholders: Iterable[Node], values: dict[Node, Any]) -> None:
+    """Check at run time what was assumed about the sizes of these inputs."""
+    sizes: dict[Any, tuple[SSAValue, int | None]] = {}
+    env: Any = None
+    for node in placeholders:
+        meta, value = node.meta.get("val"), values.get(node)
+        if not isinstance(value, SSAValue):
+            continue
+        dims = enumerate(meta.shape) if isinstance(meta, torch.Tensor) else [(None, meta)]
+        for dim, size in dims:
+            if isinstance(size, torch.SymInt):
+                env = size.node.shape_env
+                if size.node.expr.is_Symbol:
+                    sizes.setdefault(size.node.expr, (value, dim))
+    seen: set[Any] = set()
+    for guard in env.guards if env is not None else ():
+        expr = env.replace(guard.expr)
+        if type(expr).__name__ not in _RELATIONS or expr in seen or not expr.free_symbols <= sizes.keys():
+            continue
+        seen.add(expr)
+        if type(expr).__name__ == "GreaterThan" and expr.args[1] == 2:
+            continue
+        left, right = (_number(emitter, side, sizes) for side in expr.args)
+        if left is None or right is None:
+            continue
+        (holds,) = emitter.op(_RELATIONS[type(expr).__name__], (left, right), [BOOL])
+        message = StringAttr(f"a size is not one that the program was compiled for: {expr} does not hold")
+        emitter.emit(RuntimeAssertOp, (holds,), (), {"message": message})
+
+
+def _number(emitter: TorchEmitter, expr: Any, sizes: dict[Any, tuple[SSAValue, int | None]]) -> SSAValue | None:
+    """The value of an expression; None for one that has no form in integers."""
+    if expr.is_Integer:
+        return emitter.constant(max(-_INT64_MAX, min(int(expr), _INT64_MAX)))
+    if expr.is_Symbol:
+        value, dim = sizes[expr]
+        if dim is None:
+            return value
+        return emitter.op("aten.size.int", (value, emitter.constant(dim)), [INT])[0]
+    parts = [_number(emitter, part, sizes) for part in expr.args]
+    known = [p for p in parts if p is not None]
+    name = type(expr).__name__
+    if len(known) != len(parts):
+        return None
+    if name in ("FloorDiv", "Mod", "PythonMod", "CleanDiv") and expr.args[1].is_Integer:
+        op = "aten.remainder.int" if name.endswith("Mod") else "aten.floordiv.int"
+        return emitter.op(op, known, [INT])[0]
+    folded = {"Add": "aten.add.int", "Mul": "aten.mul.int", "Max": "prim.max.int", "Min": "prim.min.int"}.get(name)
+    if folded is None:
+        return None
+    total = known[0]
+    for part in known[1:]:
+        (total,) = emitter.op(folded, (total, part), [INT])
+    return total
