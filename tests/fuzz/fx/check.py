@@ -36,6 +36,7 @@ REFUSALS = [
     "a write through strides into",
     "`out` does not have the shape of the result",
     "a part whose size is not known",
+    "whose strides only the run time knows",
     "this op gives several views, which are not followed",
     "may have been written through an alias, and the program does not tell",  # reshape of dynamic sizes
 ]

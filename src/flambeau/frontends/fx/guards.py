@@ -17,6 +17,7 @@ from xdsl.ir import SSAValue
 from flambeau.dialects.torch.emitter import TorchEmitter
 from flambeau.dialects.torch.ops import RuntimeAssertOp
 from flambeau.dialects.torch.types import BOOL, INT
+from flambeau.frontends.fx.types import known_size
 
 _RELATIONS = {
     "Equality": "aten.eq.int", "GreaterThan": "aten.ge.int", "StrictGreaterThan": "aten.gt.int",
@@ -56,6 +57,23 @@ def emit_guards(emitter: TorchEmitter, placeholders: Iterable[Node], values: dic
         (holds,) = emitter.op(_RELATIONS[type(expr).__name__], (left, right), [BOOL])
         message = StringAttr(f"a size is not one that the program was compiled for: {expr} does not hold")
         emitter.emit(RuntimeAssertOp, (holds,), (), {"message": message})
+
+
+def emit_rank_guards(emitter: TorchEmitter, node: Node, value: SSAValue) -> None:
+    """Check that no size of a tensor that is squeezed is 1 of which PyTorch has assumed that it is not."""
+    given: Any
+    source, *given = node.args
+    meta = source.meta["val"]  # type: ignore[union-attr]
+    dims = list(range(meta.dim()))
+    if given and meta.dim():
+        wanted = given[0] if isinstance(given[0], (list, tuple)) else [given[0]]
+        dims = [d % meta.dim() for d in wanted]
+    for dim in dims:
+        if known_size(meta.shape[dim]) is None:
+            (size,) = emitter.op("aten.size.int", (value, emitter.constant(dim)), [INT])
+            (holds,) = emitter.op("aten.ne.int", (size, emitter.constant(1)), [BOOL])
+            message = StringAttr(f"dimension {dim} of a tensor that is squeezed has size 1, for which the rank differs")
+            emitter.emit(RuntimeAssertOp, (holds,), (), {"message": message})
 
 
 def _number(emitter: TorchEmitter, expr: Any, sizes: dict[Any, tuple[SSAValue, int | None]]) -> SSAValue | None:

@@ -11,7 +11,7 @@ from typing import Any, cast
 import torch
 from torch.fx import Graph, GraphModule, Node
 from xdsl.dialects import func
-from xdsl.dialects.builtin import DenseResourceAttr, FunctionType, StringAttr
+from xdsl.dialects.builtin import DenseResourceAttr, FunctionType
 from xdsl.ir import Attribute, Block, Region, SSAValue
 
 from flambeau.diagnostics import CompileError, Diagnostic
@@ -25,7 +25,6 @@ from flambeau.dialects.torch.ops import (
     ListUnpackOp,
     LoopConditionOp,
     LoopOp,
-    RuntimeAssertOp,
     StaticInfoCastOp,
 )
 from flambeau.dialects.torch.schema import Argument, Schema
@@ -60,6 +59,7 @@ from flambeau.frontends.fx.aliasing import (
     updates_statistics,
 )
 from flambeau.frontends.fx.expansion import IN_TRAINING, expand, kernel_of, trace
+from flambeau.frontends.fx.guards import emit_rank_guards
 from flambeau.frontends.fx.quantized import inline_bytes
 from flambeau.frontends.fx.regions import attribute_of, without_regions
 from flambeau.frontends.fx.schemas import (
@@ -76,7 +76,6 @@ from flambeau.frontends.fx.types import (
     Problem,
     join_types,
     known_number,
-    known_size,
     list_element_type,
     location_of_node,
     type_of,
@@ -404,7 +403,7 @@ class GraphImporter:
         if of_view and name == "aten.reshape":
             name = "aten.view"  # Which says that it shares storage.
         if name.startswith("aten.squeeze"):
-            self._assert_rank(node)
+            emit_rank_guards(self.emitter, node, self.resolve(node.args[0]))
         aliased = of_view or (mutable and schema.is_view and is_view(node, first_argument(node)))
         hidden = of_view and not schema.is_view
         if not schema.is_mutable and (not self.keep(name) or hidden or (mutable and name in SEVERAL_VIEWS)):
@@ -427,23 +426,6 @@ class GraphImporter:
         self.values[node] = self._results(node, name, schema, operands, is_alias)
         if op_name(target) in RESHAPING and isinstance(node.args[0], Node):
             self.values[node.args[0]] = self.values[node]
-
-    def _assert_rank(self, node: Node) -> None:
-        """Check at run time that no size is 1 of which PyTorch has assumed that it is not."""
-        source: Any = first_argument(node).meta["val"]
-        dims = range(source.dim())
-        if len(node.args) > 1 and source.dim():
-            given: Any = node.args[1]
-            dims = [d % source.dim() for d in (given if isinstance(given, (list, tuple)) else [given])]  # type: ignore[assignment]
-        emitter, value = self.emitter, self.resolve(node.args[0])
-        for dim in dims:
-            if known_size(source.shape[dim]) is None:
-                (size,) = emitter.op("aten.size.int", (value, emitter.constant(dim)), [INT])
-                (holds,) = emitter.op("aten.ne.int", (size, emitter.constant(1)), [BOOL])
-                message = StringAttr(
-                    f"dimension {dim} of a tensor that is squeezed has size 1, for which the rank differs"
-                )
-                emitter.emit(RuntimeAssertOp, (holds,), (), {"message": message})
 
     def _is_perhaps_view(self, schema: Schema, node: Node) -> bool:
         """Whether an op that need not give a view does so here."""
