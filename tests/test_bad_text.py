@@ -120,6 +120,40 @@ def test_a_program_without_functions_is_refused(tmp_path: Path) -> None:
     assert caught.value.diagnostics[0].line is not None
 
 
+def test_contents_of_the_wrong_length_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.mlir"
+    literal = f"  %0 = torch.vtensor.literal(dense_resource<w> : tensor<2x3xf32>) : {TYPE}\n"
+    head = GOOD.replace("  %none", literal + "  %none").replace("%0 = torch.aten.relu %x", "%2 = torch.aten.relu %0")
+    path.write_text(head + '{-# dialect_resources: { builtin: { w: "0x400000000000803F" } } #-}')
+    with pytest.raises(CompileError, match="contents of w are 4 bytes, which is not what a 2x3xfloat32 has") as caught:
+        read_module(path)
+    assert caught.value.diagnostics[0].line == 2
+
+
+def test_a_symbol_is_not_a_number() -> None:
+    symbol = '  %s = torch.symbolic_int "s0" {min_val = 0, max_val = 9} : !torch.int\n'
+    text = GOOD.replace("  %none", symbol + "  %none").replace(
+        f"torch.aten.relu %x : {TYPE}", f"torch.aten.mul.Scalar %x, %s : {TYPE}, !torch.int"
+    )
+    with pytest.raises(CompileError, match="the symbol s0 only names sizes") as caught:
+        run_pipeline(parse_text(text, "a.mlir"), "convert-torch-to-linalg")
+    assert caught.value.diagnostics[0].line == 2
+
+
+def test_consequences_of_a_problem_are_not_reported() -> None:
+    """A wrong type makes the next op fail too; that is not told, and not an internal error."""
+    text = f"""func.func @main(%x: {TYPE}, %i: !torch.vtensor<[2],si64>) -> {TYPE} {{
+      %one = torch.constant.int 1
+      %false = torch.constant.bool false
+      %0 = torch.aten.unsqueeze %i, %one : !torch.vtensor<[2],si64>, !torch.int -> !torch.vtensor<[],si64>
+      %1 = torch.aten.gather %x, %one, %0, %false : {TYPE}, !torch.int, !torch.vtensor<[],si64>, !torch.bool -> {TYPE}
+      return %1 : {TYPE}
+    }}"""
+    with pytest.raises(CompileError) as caught:
+        run_pipeline(parse_text(text, "a.mlir"), "convert-torch-to-linalg")
+    assert [d.line for d in caught.value.diagnostics] == [4]
+
+
 # The net under passes and lowerings
 
 

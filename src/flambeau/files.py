@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,10 @@ from xdsl.dialects.builtin import (
     ModuleOp,
     StringAttr,
 )
+from xdsl.ir import Operation
 
 from flambeau.api import Module, OutputType
-from flambeau.diagnostics import CompileError, Diagnostic
+from flambeau.diagnostics import CompileError, Diagnostic, diagnostic_for
 from flambeau.dialects.specs import spec_of
 from flambeau.ir.module import Argument, Output, Signature, TensorSpec, Weights
 
@@ -110,6 +112,10 @@ def _read_weights(module: ModuleOp, path: Path, inline: Mapping[str, bytes]) -> 
     for name, spec in resources(module).items():
         shape = tuple(d or 0 for d in spec.shape)
         if name in inline:
+            if len(inline[name]) != math.prod(shape) * spec.dtype.size:
+                reason = f"the contents of {name} are {len(inline[name])} bytes, which is not what a {spec} has"
+                user = next(op for op in module.walk() if name in _handles(op))
+                raise CompileError([diagnostic_for(user, "read", reason)], summary="cannot read MLIR")
             elements = np.frombuffer(inline[name], spec.dtype.storage)
             found[name] = elements.view(numpy_dtype(spec.dtype)).reshape(shape)
         elif name in found and spec.dtype.is_complex:
@@ -121,12 +127,19 @@ def resources(module: ModuleOp) -> dict[str, TensorSpec]:
     """The names and types of the weights that a module refers to."""
     found: dict[str, TensorSpec] = {}
     for op in module.walk():
-        for attribute in (*op.properties.values(), *op.attributes.values()):
-            if isinstance(attribute, DenseResourceAttr):
-                spec = spec_of(attribute.type)
-                assert isinstance(spec, TensorSpec)
-                found[attribute.resource_handle.data] = spec
+        for name, attribute in _handles(op).items():
+            spec = spec_of(attribute.type)
+            if not isinstance(spec, TensorSpec) or None in spec.shape:
+                reason = f"a resource of type {attribute.type} has no size"
+                raise CompileError([diagnostic_for(op, "read", reason)], summary="cannot read MLIR")
+            found[name] = spec
     return found
+
+
+def _handles(op: Operation) -> dict[str, DenseResourceAttr]:
+    """The weights that an op refers to, by name."""
+    attributes = (*op.properties.values(), *op.attributes.values())
+    return {a.resource_handle.data: a for a in attributes if isinstance(a, DenseResourceAttr)}
 
 
 def require_weights(module: Module, path: Path) -> None:

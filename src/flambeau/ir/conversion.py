@@ -12,7 +12,7 @@ from typing import Any
 
 from xdsl.ir import Block, Operation, SSAValue
 
-from flambeau.diagnostics import CompileError, Diagnostic, Unsupported, diagnostic_for
+from flambeau.diagnostics import CompileError, Diagnostic, Unsupported, diagnostic_for, failure
 
 RuleFunction = Callable[..., Any]
 
@@ -64,6 +64,8 @@ class Conversion:
     def __init__(self) -> None:
         self.values: dict[SSAValue, Any] = {}
         self.problems: list[Diagnostic] = []
+        self.cause: Exception | None = None
+        """The exception of a rule that failed, where it did not say that it does not support something."""
 
     def convert_block(self, block: Block) -> None:
         """Convert all ops of a block; problems are collected, not raised."""
@@ -75,8 +77,22 @@ class Conversion:
                 self.convert_op(op)
             except Unsupported as e:
                 self.problems.append(diagnostic_for(op, self.stage, e.reason, e.hint))
-                self.poison(op)
+                self._go_on(op)
+            except CompileError:
+                raise
+            except Exception as e:
+                # Behind a problem, what a rule trips over is likely to be a consequence of it.
+                if not self.problems:
+                    self.cause = e
+                    self.problems.append(failure(e, self.stage, op))
+                self._go_on(op)
             op = following
+
+    def _go_on(self, op: Operation) -> None:
+        try:
+            self.poison(op)
+        except Unsupported:
+            self.finish()
 
     def convert_op(self, op: Operation) -> None:
         raise NotImplementedError
@@ -99,7 +115,7 @@ class Conversion:
     def finish(self) -> None:
         """Raise if anything went wrong."""
         if self.problems:
-            raise CompileError(self.problems, summary=_summary(self.problems, self.stage))
+            raise CompileError(self.problems, summary=_summary(self.problems, self.stage)) from self.cause
 
 
 def _summary(problems: Sequence[Diagnostic], stage: str) -> str:

@@ -257,6 +257,8 @@ class Lowering(Conversion):
     def _symbol(self, op: SymbolicIntOp) -> str:
         """Remember the range of a symbol; gives its name."""
         name: str = op.properties["symbol_name"].data  # type: ignore[attr-defined]
+        if any(not isinstance(use.operation, BindSymbolicShapeOp) for use in op.results[0].uses):
+            raise Unsupported(f"the symbol {name} only names sizes: it has no value", "aten.size.int gives a size.")
         low, high = (op.properties[k].value.data for k in ("min_val", "max_val"))  # type: ignore[attr-defined]
         self.ranges[f"({name})"] = (low, high)
         return name
