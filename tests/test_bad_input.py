@@ -196,7 +196,7 @@ def test_compile_needs_example_inputs() -> None:
         flambeau.compile(nn.ReLU())
 
 
-@pytest.mark.parametrize("thing", [3, "model.py", None, torch.ones(3)], ids=lambda t: type(t).__name__)
+@pytest.mark.parametrize("thing", [3, b"model", None, torch.ones(3)], ids=lambda t: type(t).__name__)
 def test_compile_takes_programs_only(thing: Any) -> None:
     with pytest.raises(TypeError, match=r"takes an nn.Module, an ExportedProgram"):
         flambeau.compile(thing, (torch.ones(3),))

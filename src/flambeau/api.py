@@ -158,6 +158,8 @@ def compile(
     check_names(keep)
     if tosa_int64 not in TOSA_INT64:
         raise ValueError(f"tosa_int64 is 'narrow' or 'keep', not {tosa_int64!r}")
+    if isinstance(model, (str, Path)):
+        model = _program_of(Path(model))
     if isinstance(model, Module):
         return lower(model, output, tosa_int64, keep)
     if frontend not in (None, "fx", "script", "trace"):
@@ -191,6 +193,35 @@ TOSA_INT64 = ("narrow", "keep")
 
 ARCHIVES = (".pt", ".pth", ".ts")
 """What files with TorchScript programs are called."""
+
+
+NO_PROGRAMS = {
+    ".onnx": "Flambeau does not read ONNX: compile the PyTorch model that it came from.",
+    ".pt2": "Read it with torch.export.load(path), and compile what that gives.",
+    ".safetensors": "It holds weights, not a program.",
+    ".vmfb": "It is compiled already: flambeau.load(path) runs it.",
+    ".py": "Import the model and pass it, or write FILE.py:FACTORY on the command line.",
+}
+"""What files are called that are not read as programs, and what to do with them."""
+
+
+def _program_of(path: Path) -> Any:
+    """The program in a file: a module for MLIR text; the path itself for an archive, which TorchScript reads."""
+    if path.suffix == ".mlir":
+        from flambeau.files import read_module
+
+        return read_module(path)
+    if path.suffix not in ARCHIVES:
+        raise no_program(path, "compile", f"MLIR (.mlir) and TorchScript ({', '.join(ARCHIVES)})")
+    return path
+
+
+def no_program(path: Path, command: str, known: str) -> CompileError:
+    """The error for a file that a command does not take."""
+    hint = NO_PROGRAMS.get(path.suffix, "")
+    what = "a folder" if path.is_dir() else "no such file" if not path.exists() else "none of these"
+    reason = f"{command} reads files of {known}, and {path} is {what}"
+    return CompileError([Diagnostic(command, reason, hint=hint)], summary=f"cannot {command} {path}")
 
 
 def _is_torchscript(model: Any) -> bool:
@@ -324,6 +355,9 @@ def load(
     variable `FLAMBEAU_CHECK` says so for all programs that are not told. The other options are the engine's.
     """
     if isinstance(module, (str, Path)):
+        path = Path(module)
+        if path.suffix in NO_PROGRAMS.keys() - {".vmfb"} or path.suffix in ARCHIVES or path.is_dir():
+            raise no_program(path, "load", "compiled programs (.vmfb) and MLIR (.mlir)")
         if Path(module).suffix == ".mlir":
             from flambeau.files import read_module, require_weights
 
@@ -338,6 +372,11 @@ def load(
     from flambeau.checking import checked, interval
     from flambeau.engines import get_engine
 
+    if not isinstance(module, Module):
+        raise TypeError(
+            f"load() takes a compiled Module, or the path of a saved one, not {type(module).__name__}: "
+            "compile it first, as in load(flambeau.compile(model, (x,)))"
+        )
     found, every = get_engine(engine), interval(check)
     executable = found.compile(module, **options)
     if every is None:

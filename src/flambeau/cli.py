@@ -15,3 +15,7 @@ def main() -> None:
         print("flambeau: the command line needs `pip install flambeau[cli]`", file=sys.stderr)
         sys.exit(2)
     flambeau()
+
+
+if __name__ == "__main__":
+    main()

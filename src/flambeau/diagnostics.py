@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -171,7 +172,7 @@ def reporting(stage: str) -> Iterator[None]:
         raise CompileError([failure(e, stage)], summary=f"cannot {stage}") from e
 
 
-def failure(error: Exception, stage: str, op: Operation | None = None) -> Diagnostic:
+def failure(error: Exception, stage: str, op: Operation | None = None, rule: Any = None) -> Diagnostic:
     """The diagnostic for an exception of a pass or a rule; the op is the one that was being looked at."""
     op = op if op is not None else _current_op(error.__traceback__)
     if isinstance(error, Unsupported):
@@ -183,7 +184,9 @@ def failure(error: Exception, stage: str, op: Operation | None = None) -> Diagno
     if theirs is not None and any(_is_ours(f.f_code.co_filename) for f, _ in frames[: frames.index(theirs)]):
         frame, line = theirs
         place = f"{frame.f_code.co_filename}:{line} in {frame.f_code.co_name}"
-        reason, hint = f"a rule that is not Flambeau's failed at {place}: {what}", ""
+        reason, hint = f"the rule failed at {place}: {what}", ""
+    elif place := user_rule(rule):
+        reason, hint = f"the rule at {place} failed: {what}", ""
     else:
         frame, line = next((f for f in reversed(frames) if _is_ours(f[0].f_code.co_filename)), frames[-1])
         reason = f"internal error in {Path(frame.f_code.co_filename).stem}.{frame.f_code.co_name}, line {line}: {what}"
@@ -191,6 +194,14 @@ def failure(error: Exception, stage: str, op: Operation | None = None) -> Diagno
     if op is None:
         return Diagnostic(stage, reason, hint=hint)
     return diagnostic_for(op, stage, reason, hint)
+
+
+def user_rule(rule: Any) -> str:
+    """The place of a rule that is not Flambeau's own, empty for one that is."""
+    code = getattr(inspect.unwrap(rule), "__code__", None) if rule is not None else None
+    if code is None or _is_library(code.co_filename):
+        return ""
+    return f"{code.co_filename}:{code.co_firstlineno} in {code.co_name}"
 
 
 REPORT = (

@@ -64,7 +64,7 @@ def _compile(
 
         path = Path(target)
         if not path.is_file():
-            raise usage_error(f"there is no file {path}")
+            raise usage_error(f"{path} is a folder" if path.is_dir() else f"there is no file {path}")
         module = read_module(path)
         return flambeau.compile(module, output_type=output_type, tosa_int64=tosa_int64), None
     start = time.process_time()
@@ -92,8 +92,11 @@ def _compile(
 
 def _load(target: str) -> Any:
     """A model from Python, or the program of a TorchScript archive."""
-    from flambeau.api import ARCHIVES
+    from flambeau.api import ARCHIVES, NO_PROGRAMS
 
+    if hint := NO_PROGRAMS.get(Path(target).suffix):
+        kinds = f"FILE.py:FACTORY, FILE.mlir and TorchScript archives ({', '.join(ARCHIVES)})"
+        raise usage_error(f"cannot compile {target}: known are {kinds}. {hint}")
     if target.endswith(ARCHIVES):
         from flambeau.torchscript import load_archive
 

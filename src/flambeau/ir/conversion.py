@@ -64,6 +64,8 @@ class Conversion:
     def __init__(self) -> None:
         self.values: dict[SSAValue, Any] = {}
         self.problems: list[Diagnostic] = []
+        self.rule: RuleFunction | None = None
+        """The rule that is being applied, or was last."""
         self.cause: Exception | None = None
         """The exception of a rule that failed, where it did not say that it does not support something."""
 
@@ -84,7 +86,7 @@ class Conversion:
                 # Behind a problem, what a rule trips over is likely to be a consequence of it.
                 if not self.problems:
                     self.cause = e
-                    self.problems.append(failure(e, self.stage, op))
+                    self.problems.append(failure(e, self.stage, op, self.rule))
                 self._go_on(op)
             op = following
 

@@ -20,7 +20,7 @@ from xdsl.dialects.builtin import (
 from xdsl.dialects.builtin import TensorType as BuiltinTensorType
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
-from flambeau.diagnostics import Unsupported
+from flambeau.diagnostics import Unsupported, user_rule
 from flambeau.dialects.torch.ops import (
     BindSymbolicShapeOp,
     ConstantOp,
@@ -132,7 +132,7 @@ class Lowering(Conversion):
                 f"Add one as docs/adding-an-op.md shows, or a decomposition; `flambeau registry show {name}` "
                 "prints what PyTorch says about it.",
             )
-        b = self.builder
+        b, self.rule = self.builder, rule
         b.outs = tuple(
             (t.shape, _dtype(t)) for r in op.results if isinstance(t := r.type, TensorType) and t.shape is not None
         )
@@ -141,7 +141,7 @@ class Lowering(Conversion):
         self.record(op, rule(b, *[self.values[v] for v in op.operands]))
         for result in op.results:
             if isinstance(result.type, TensorType):
-                _require(self.values[result], result.type)
+                _require(self.values[result], result.type, user_rule(rule))
 
     # --- Branches and loops ---
 
@@ -362,10 +362,11 @@ class Lowering(Conversion):
                 self.values[result] = 1
 
 
-def _require(value: Any, type_: TensorType) -> None:
-    """Refuse what is not of the type that the program says: a program or a rule is wrong."""
+def _require(value: Any, type_: TensorType, rule: str) -> None:
+    """Refuse what is not of the type that the program says: a program is wrong, or a rule, whose place is given."""
+    place = f" (the rule is at {rule})" if rule else ""
     if not isinstance(value, Tensor):
-        raise Unsupported(f"the rule gives {value!r} where the program has a {type_}")
+        raise Unsupported(f"the rule gives {value!r} where the program has a {type_}{place}")
     shape = type_.shape
     if shape is None:
         return
@@ -374,7 +375,7 @@ def _require(value: Any, type_: TensorType) -> None:
     )
     if not fits or value.dtype is not _dtype(type_):
         sizes = ",".join("?" if d is None else str(d) for d in value.shape)
-        raise Unsupported(f"this gives a tensor [{sizes}] of {value.dtype}, and the program says {type_}")
+        raise Unsupported(f"this gives a tensor [{sizes}] of {value.dtype}, and the program says {type_}{place}")
 
 
 def _dtype(type_: TensorType) -> DType:

@@ -39,6 +39,11 @@ class IreeEngine:
                 f"the engine 'iree' needs `pip install iree-base-compiler iree-base-runtime`: {error}"
             ) from error
 
+        if (level := str(getattr(module, "output_type", ""))) in ("raw", "torch"):
+            raise EngineError(
+                f"IREE runs linalg-on-tensors, stablehlo and tosa, and this module is in the torch dialect ({level}): "
+                'lower it first, load(flambeau.compile(module, output_type="linalg-on-tensors"))'
+            )
         start = time.perf_counter()
         if isinstance(program := getattr(module, "op", None), ModuleOp):
             module = replace(module, op=for_iree(program))

@@ -68,13 +68,16 @@ def load_archive(path: str | os.PathLike[str]) -> Any:
     name = os.fspath(path)
     if not os.path.exists(name):
         raise CompileError([Diagnostic("load", f"there is no file {name}")])
+    if os.path.isdir(name) or os.path.getsize(name) == 0:
+        what = "a folder" if os.path.isdir(name) else "empty"
+        raise CompileError([Diagnostic("load", f"{name} is {what}, not a TorchScript archive")])
     try:
         with _quiet():
             return torch.jit.load(name, map_location="cpu")
     except Exception as error:
         reason = f"{name} is not a TorchScript archive"
         hint = "torch.jit.save writes such files; what torch.save writes holds weights, not a program."
-        raise CompileError([Diagnostic("load", reason, hint=hint)], summary=str(error).split("\n", 1)[0]) from error
+        raise CompileError([Diagnostic("load", reason, hint=hint)]) from error
 
 
 def import_script_module(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 from xdsl.ir import SSAValue
@@ -31,6 +32,7 @@ def pointwise(
 
     def register(body: Callable[..., Any]) -> Callable[..., Any]:
         @linalg_rule(*names)
+        @wraps(body)
         def rule(b: LinalgBuilder, *args: Any) -> Any:
             if guard is not None:
                 guard(b, *args)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Operation
+from xdsl.ir import Operation, SSAValue
 
 from flambeau.diagnostics import Unsupported
 from flambeau.dialects.torch.ops import TorchOp
@@ -49,6 +49,7 @@ class Decomposition(Conversion):
         before, following, block = op.prev_op, op.next_op, op.parent_block()
         assert block is not None
         self.builder.block, self.builder.before, self.builder.location = block, op, op.location
+        self.rule = rule
         try:
             new = rule(self.builder, *(python_value(v) for v in op.operands))
         except InferenceError as e:
@@ -56,7 +57,11 @@ class Decomposition(Conversion):
         if new is None:
             # The rule says that this one is as simple as it gets.
             return
-        for old, value in zip(op.results, new if isinstance(new, tuple) else (new,), strict=True):
+        values = new if isinstance(new, tuple) else (new,)
+        if len(values) != len(op.results) or not all(isinstance(v, SSAValue) for v in values):
+            wanted = f"{len(op.results)} value{'s' if len(op.results) != 1 else ''}"
+            raise TypeError(f"a decomposition of {op.name} must give {wanted}, and gives {new!r}")
+        for old, value in zip(op.results, values, strict=True):
             value.name_hint = old.name_hint
             old.replace_all_uses_with(value)
         erase(op)
