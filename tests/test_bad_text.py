@@ -154,6 +154,15 @@ def test_consequences_of_a_problem_are_not_reported() -> None:
     assert [d.line for d in caught.value.diagnostics] == [4]
 
 
+def test_ops_that_a_short_form_stands_for_have_its_place() -> None:
+    text = """func.func @main(%x: tensor<2x3xf32>, %z: tensor<f32>) -> tensor<f32> {
+      %0 = stablehlo.reduce(%x init: %z) applies stablehlo.transpose across dimensions = [0, 1] \\
+          : (tensor<2x3xf32>, tensor<f32>) -> tensor<f32>
+      return %0 : tensor<f32>
+    }""".replace("\\\n", "")
+    assert place(text) == "2:7"
+
+
 # The net under passes and lowerings
 
 

@@ -191,9 +191,11 @@ def failure(error: Exception, stage: str, op: Operation | None = None, rule: Any
         frame, line = next((f for f in reversed(frames) if _is_ours(f[0].f_code.co_filename)), frames[-1])
         reason = f"internal error in {Path(frame.f_code.co_filename).stem}.{frame.f_code.co_name}, line {line}: {what}"
         hint = REPORT
-    if op is None:
-        return Diagnostic(stage, reason, hint=hint)
-    return diagnostic_for(op, stage, reason, hint)
+    try:
+        return diagnostic_for(op, stage, reason, hint) if op is not None else Diagnostic(stage, reason, hint=hint)
+    except Exception:
+        # What is broken may be the op itself, so that its types cannot be printed.
+        return Diagnostic(stage, reason, op=op.name if op is not None else "", location=op.location, hint=hint)  # type: ignore[union-attr]
 
 
 def user_rule(rule: Any) -> str:

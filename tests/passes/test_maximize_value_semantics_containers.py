@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from passes.value_semantics import PASS, Check
 from xdsl.dialects.func import FuncOp
 
+from flambeau.diagnostics import CompileError
 from flambeau.dialects.context import parse_module
 from flambeau.ir.printing import pretty_text
 from flambeau.opt import run_pipeline
@@ -256,3 +258,23 @@ def test_dictionaries_hold_tensors_not_copies(check: Check) -> None:
         }
         """,
     )
+
+
+def test_a_conversion_to_a_dtype_that_may_be_its_own_is_not_taken_for_an_alias() -> None:
+    """`y.to(torch.float32)` is y itself, or a copy: where y's dtype is not known, nothing may be read behind a write."""
+    text = """
+    func.func @f(%y: !torch.tensor) -> !torch.tensor {
+      %int6 = torch.constant.int 6
+      %false = torch.constant.bool false
+      %none = torch.constant.none
+      %int1 = torch.constant.int 1
+      %0 = torch.aten.to.dtype %y, %int6, %false, %false, %none
+        : !torch.tensor, !torch.int, !torch.bool, !torch.bool, !torch.none -> !torch.tensor
+      %1 = torch.copy.to_vtensor %0 : !torch.vtensor
+      %2 = torch.aten.add.Scalar %1, %int1, %int1 : !torch.vtensor, !torch.int, !torch.int -> !torch.vtensor
+      torch.overwrite.tensor.contents %2 overwrites %0 : !torch.vtensor, !torch.tensor
+      func.return %y : !torch.tensor
+    }
+    """
+    with pytest.raises(CompileError, match="may have been written through an alias"):
+        run_pipeline(parse_module(text.replace("\n        :", " :")), PASS)

@@ -238,6 +238,11 @@ class MlirParser(Parser):
         op = super().parse_operation()
         if isinstance(op.location, UnknownLoc):
             op.location = self._place(start)
+        if op.regions:
+            # A short form may stand for ops that are not written.
+            for inner in op.walk():
+                if isinstance(inner.location, UnknownLoc):
+                    inner.location = op.location
         return op
 
     def _get_op_by_name(self, name: str) -> type[Operation]:

@@ -9,5 +9,5 @@ from fuzz.text.check import describe
 
 if __name__ == "__main__":
     arguments = sys.argv[1:]
-    check = "fuzz.text.check:check_seed"
+    check = "fuzz.text.warm:check_seed"
     sys.exit(campaign.main("text", check, arguments, seconds=120, chunk=200, count=100_000, describe=describe))

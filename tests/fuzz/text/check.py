@@ -97,13 +97,13 @@ def _judged(error: flambeau.CompileError, path: str) -> Outcome:
 
 def check_seed(seed: int) -> Outcome:
     """Mutate a text and read it; what took long is tried again, as other processes may have been in the way."""
-    text = mutated(seed, _warm())
+    text = mutated(seed, warm())
     outcome = check_text(text, seed)
     return check_text(text, seed) if outcome.status == "hung" else outcome
 
 
 @cache
-def _warm() -> tuple[Text, ...]:
+def warm() -> tuple[Text, ...]:
     """The texts; each is read once, so that nothing is imported while the clock runs."""
     texts = corpus()
     for text in texts:

@@ -390,7 +390,9 @@ class Evaluator(Tensors, Branches, Loops):
             types = self.types_in_container(op, operands) or types
         elif isinstance(op, CopyToValueTensorOp | CopyToNonValueTensorOp):
             operands = [self.materialize(self.values[o]) for o in op.operands]
-            types = [intern(type(types[0]), operands[0].type.data)]  # type: ignore[attr-defined]
+            if not isinstance(operands[0].type, TensorType):
+                raise Unsupported(f"{op.name} takes a tensor, and this is a {operands[0].type}")
+            types = [intern(type(types[0]), operands[0].type.data)]
         elif isinstance(op, OverwriteTensorContentsOp):
             written = self.materialize(self.values[op.operands[1]])
             new_content = self.converted(self.materialize(self.values[op.operands[0]]), to_value(written.type))

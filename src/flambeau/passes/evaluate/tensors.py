@@ -259,8 +259,10 @@ class Tensors:
             ):
                 self.values[result] = source
                 return True
-            if have.element_type is not None and type_.element_type is not None:
+            if _copies(schema, values) or (have.element_type is not None and type_.element_type is not None):
                 return False
+            # As the dtypes will have it.
+            return self.perhaps_alias(op, schema, source, tuple(map(self.materialize, values[1:])), type_)
         rest = tuple(map(self.materialize, values[1:]))
         step = Step(schema.name, rest, type_)
         if schema.name in MAY_COPY:
