@@ -261,7 +261,7 @@ def test_dictionaries_hold_tensors_not_copies(check: Check) -> None:
 
 
 def test_a_conversion_to_a_dtype_that_may_be_its_own_is_not_taken_for_an_alias() -> None:
-    """`y.to(torch.float32)` is y itself, or a copy: where y's dtype is not known, nothing may be read behind a write."""
+    """`y.to(torch.float32)` is y itself or a copy: where y's dtype is not known, a write makes the other stale."""
     text = """
     func.func @f(%y: !torch.tensor) -> !torch.tensor {
       %int6 = torch.constant.int 6
