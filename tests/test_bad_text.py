@@ -60,7 +60,7 @@ MISTAKES = {
     "a size over 64 bits": (GOOD.replace("[2,3]", "[2,99999999999999999999]"), "1:", ""),
     "an unknown op": (GOOD.replace("aten.relu", "aten.rellu"), "3:8", "not registered"),
     "a value that is defined later": (GOOD.replace("relu %x", "relu %1"), "3:3", "not defined"),
-    "a value that is never defined": (GOOD.replace("relu %x", "relu %y"), "", "not defined"),
+    "a value that is never defined": (GOOD.replace("relu %x", "relu %y"), "3:24", "%y is not defined"),
     "an op that does not verify": (GOOD.replace("clone %0, %none", "clone %none, %0"), "", ""),
     "no return": (GOOD.replace(f"  return %1 : {TYPE}\n", ""), "4:3", "terminator"),
     "an empty function": (f"func.func @main(%x: {TYPE}) {{\n^bb0:\n}}", "", ""),

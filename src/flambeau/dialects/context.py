@@ -28,11 +28,11 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Dialect, Operation
 from xdsl.ir.affine import AffineBinaryOpExpr, AffineBinaryOpKind, AffineExpr, AffineMap
-from xdsl.parser import AttrParser, Parser
+from xdsl.parser import AttrParser, Parser, UnresolvedOperand
 from xdsl.parser.affine_parser import AffineParser
 from xdsl.parser.generic_parser import ParserState
 from xdsl.utils.exceptions import ParseError, VerifyException
-from xdsl.utils.lexer import Input
+from xdsl.utils.lexer import Input, Span
 from xdsl.utils.mlir_lexer import MLIRLexer, MLIRTokenKind
 
 DIALECTS = {
@@ -193,6 +193,8 @@ class MlirParser(Parser):
     def __init__(self, ctx: Context, input: str, name: str = "<unknown>") -> None:
         super().__init__(ctx, "", name)
         self._parser_state = ParserState(MlirLexer(Input(input, name)))
+        self._uses: dict[str, Span[str]] = {}
+        """Where values are used first that are not defined yet."""
 
     def parse_module(self, allow_implicit_module: bool = True) -> ModuleOp:
         try:
@@ -202,7 +204,11 @@ class MlirParser(Parser):
                 from flambeau.dialects.torch.global_slots import gather_slot_initializers
 
                 gather_slot_initializers(module)
-        except ParseError:
+        except ParseError as e:
+            unknown = next((name for name in self.forward_ssa_references if name in self._uses), None)
+            if unknown is not None and self._current_token.kind == MLIRTokenKind.EOF:
+                # xDSL tells at the end of the text, where nobody would look.
+                raise ParseError(self._uses[unknown], f"%{unknown} is not defined") from e
             raise
         except VerifyException as e:
             raise self._error_here(str(e)) from e
@@ -214,6 +220,11 @@ class MlirParser(Parser):
         if isinstance(module.location, UnknownLoc):
             module.location = self._place(0)
         return module
+
+    def resolve_operand(self, operand: UnresolvedOperand, type: Any) -> Any:
+        if operand.operand_name not in self.ssa_values:
+            self._uses.setdefault(operand.operand_name, operand.span)
+        return super().resolve_operand(operand, type)
 
     def _error_here(self, message: str) -> ParseError:
         return ParseError(self._current_token.span, message)
