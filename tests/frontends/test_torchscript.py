@@ -314,3 +314,19 @@ def test_errors_name_the_frontend() -> None:
 )
 def test_functions_trace(function: Callable[[Tensor], Tensor]) -> None:
     run(function, (torch.randn(2, 4),), "trace")
+
+
+class Cell(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell = nn.LSTMCell(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h, c = self.cell(x, (x, x))
+        return h + c
+
+
+@pytest.mark.parametrize("frontend", ["fx", "script"])
+def test_recurrent_cells_write_to_the_parts_of_their_gates(frontend: str) -> None:
+    text = str(flambeau.compile(Cell(), (torch.randn(2, 4),), frontend=frontend))
+    assert "linalg.generic" in text
