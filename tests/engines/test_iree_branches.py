@@ -105,8 +105,28 @@ def grows_in_both(x: Tensor, n: int) -> Tensor:
     return y
 
 
+def grows_until(x: Tensor, n: int) -> tuple[Tensor, int]:
+    y = x
+    while bool(y.sum() < 6.0) and y.size(0) < 5 + n:
+        y = torch.cat([y, x + 1], 0)
+    return y, y.size(0)
+
+
+def grows_from_nothing(x: Tensor, n: int) -> Tensor:
+    y = torch.zeros(0, 1)
+    for i in range(n):
+        for j in range(i):
+            if bool(y.sum() > 20.0):
+                break
+            y = torch.cat([y, x + j], 0)
+    return y
+
+
+GROWING_PROGRAMS: list[Callable[..., Any]] = [grows, grows_in_both, grows_until, grows_from_nothing]
+
+
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("program", [grows, grows_in_both], ids=lambda p: p.__name__)
+@pytest.mark.parametrize("program", GROWING_PROGRAMS, ids=lambda p: p.__name__)
 def test_tensors_that_grow_in_loops(program: Callable[..., Any], target: str) -> None:
     x = torch.arange(2.0)[:, None]
     run = flambeau.load(torchscript.compile(program, (x, 3), target), profile="quick", device="local-sync")
