@@ -411,6 +411,21 @@ def test_buffers_of_all_modules_may_be_assigned() -> None:
     steps_like_eager(Averages, *THREE, on_iree=True)
 
 
+class Converted(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("h", torch.zeros(2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.h = (self.h + x.double()).to(torch.float32)
+        return self.h + 1
+
+
+def test_a_buffer_may_be_assigned_what_is_converted() -> None:
+    """PyTorch checks the dtype of what is converted, and that check is no value."""
+    steps_like_eager(Converted, *THREE)
+
+
 def test_a_buffer_that_is_assigned_another_type_is_refused() -> None:
     class Growing(nn.Module):
         def __init__(self) -> None:

@@ -58,7 +58,19 @@ def noted_assignments(model: torch.nn.Module) -> Iterator[set[str]]:
 
 def assigned_buffers(graph: Graph) -> dict[str, Node]:
     """The names of the buffers that are assigned, and the nodes whose values they get."""
-    return {path: node for node in graph.nodes for path in (node.meta.get("custom") or {}).get(_MARK, ())}
+    found: dict[str, Node] = {}
+    for node in graph.nodes:
+        for path in (node.meta.get("custom") or {}).get(_MARK, ()):
+            # PyTorch gives a check of a tensor the notes of the tensor.
+            if not isinstance(node.meta.get("val"), torch.Tensor) or "assert" in str(node.target):
+                continue
+            if _is_copy_into_buffer(node):
+                continue
+            if path in found:
+                reason = f"forward() assigns the buffer {path!r}, and the graph has two values for it"
+                raise CompileError([Diagnostic("import", reason, hint="Write it in place: copy_().")])
+            found[path] = node
+    return found
 
 
 def copies_into_buffers(program: ExportedProgram) -> dict[Node, tuple[str, Node]]:
@@ -66,11 +78,16 @@ def copies_into_buffers(program: ExportedProgram) -> dict[Node, tuple[str, Node]
     buffers = program.graph_signature.inputs_to_buffers
     found: dict[Node, tuple[str, Node]] = {}
     for node in program.graph.nodes:
-        if node.target is torch.ops.aten.copy_.default and re.fullmatch(r"copy__default(_\d+)?", node.name):
+        if _is_copy_into_buffer(node):
             old, new = node.args
             if old.name in buffers and not node.users and isinstance(new, Node):
                 found[node] = (buffers[old.name], new)
     return found
+
+
+def _is_copy_into_buffer(node: Node) -> bool:
+    """Whether PyTorch has added a node for an assignment; it has the notes of the value too."""
+    return node.target is torch.ops.aten.copy_.default and bool(re.fullmatch(r"copy__default(_\d+)?", node.name))
 
 
 def refuse_lost_assignments(model: torch.nn.Module, program: ExportedProgram, assigned: set[str]) -> None:

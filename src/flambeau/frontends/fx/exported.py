@@ -233,7 +233,7 @@ def import_exported_program(
     signature = program.graph_signature
     copies = copies_into_buffers(program)
     graph, now = flattened(program.graph, program.graph_module, autocast, copies)
-    assigned = {name: now[new] for name, new in copies.values()} | assigned_buffers(graph)
+    assigned = assigned_buffers(graph) | {name: now[new] for name, new in copies.values()}
     function = FunctionImporter(graph, keep, program.range_constraints)
     importer = function.importer
     kinds = {spec.arg.name: spec for spec in signature.input_specs}

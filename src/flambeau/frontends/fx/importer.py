@@ -357,6 +357,7 @@ class GraphImporter:
     def _call_operator(self, node: Node, target: Any) -> None:
         name = op_name(target)
         if name in _FACTS:
+            self.values[node] = None
             return
         if name in HARMLESS:
             self.values[node] = self.resolve(node.args[0])
