@@ -691,3 +691,23 @@ def test_python_numbers_that_forward_changes_are_named_and_left_as_they_are() ->
     with pytest.warns(UserWarning, match=r"self\.calls \(0 to 1\), self\.steps\[0\]\.count \(1 to 3\)"):
         flambeau.compile(model, THREE[0], output_type="torch")
     assert (model.calls, model.steps[0].count) == (0, 1)
+
+
+def test_parts_that_do_not_say_that_they_are_views() -> None:
+    """So the gates of recurrent cells are computed in place."""
+
+    def program(x: Tensor) -> Tensor:
+        whole = x * 2
+        first, second = torch.ops.aten.unsafe_chunk(whole, 2)
+        first.sigmoid_()
+        (third, _) = torch.ops.aten.unsafe_split(second, 1)
+        third.add_(1)
+        return first + second
+
+    x = torch.arange(4.0)
+    for run in stages(flambeau.compile(program, (x,), output_type="raw")):
+        assert_same(run(x), program(x))
+    cell = nn.LSTMCell(3, 3).eval()
+    with torch.no_grad():
+        for run in stages(flambeau.compile(cell, (torch.ones(2, 3),), output_type="raw")):
+            assert_same(list(run(torch.ones(2, 3))), list(cell(torch.ones(2, 3))))

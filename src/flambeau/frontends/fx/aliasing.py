@@ -135,6 +135,12 @@ def _arguments_where(node: Node, schema: Schema, accept: Any) -> Iterator[Node]:
         yield from (v for v in values if isinstance(v, Node))
 
 
+UNSAFE_VIEWS = {
+    "aten.unsafe_split.Tensor": "aten.split.Tensor", "aten.unsafe_split_with_sizes": "aten.split_with_sizes",
+    "aten.unsafe_chunk": "aten.chunk", "aten._unsafe_view": "aten.view",
+}  # fmt: skip
+"""Views that do not say so, because whoever calls them promises not to look at the whole again."""
+
 PERHAPS_VIEWS = frozenset({
     "aten.reshape", "aten.contiguous", "aten.flatten.using_ints", "aten.ravel", "aten.reshape_as", "aten.view_as",
     "aten.to.dtype", "aten.to.device", "aten.to.dtype_layout", "aten.to.other", "aten.to.memory_format",

@@ -49,6 +49,7 @@ from flambeau.frontends.fx.aliasing import (
     HARMLESS,
     PERHAPS_VIEWS,
     RESHAPING,
+    UNSAFE_VIEWS,
     Aliasing,
     analyze,
     gives_back,
@@ -368,6 +369,8 @@ class GraphImporter:
                 f"Use {RESHAPING[name].split('.')[1]}(), which gives a view.",
             )
         name = RESHAPING.get(name, name)
+        if self.aliasing.is_mutable(node):
+            name = UNSAFE_VIEWS.get(name, name)
         if name == "aten.sym_size.int":
             name = "aten.size.int"
         elif name == "aten.sym_numel":

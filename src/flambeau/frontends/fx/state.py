@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -150,7 +150,7 @@ def _reached(program: Any) -> Iterator[tuple[Any, str, Any]]:
             parts = [
                 (f".{n}", v, _DEPTH, value) for n, v in vars(value).items() if n not in ("_parameters", "_buffers")
             ]
-        elif isinstance(value, Mapping):
+        elif isinstance(value, dict):
             parts = [(f"[{k!r}]", v, depth - 1, None) for k, v in value.items()]
         elif isinstance(value, (list, tuple, set, frozenset)):
             parts = [(f"[{i}]", v, depth - 1, None) for i, v in enumerate(value)]
