@@ -14,6 +14,7 @@ import textwrap
 import numpy as np
 import pytest
 
+from flambeau.engines.errors import EngineError
 from flambeau.engines.iree.compiler import compile_mlir
 from flambeau.engines.iree.runtime import Program
 from flambeau.ir import dtypes
@@ -62,6 +63,7 @@ def test_the_data_tiling_that_the_profile_has_is_right():
 
 TO_BFLOAT16 = """
 import numpy as np
+from flambeau.engines.errors import EngineError
 from flambeau.engines.iree.compiler import compile_mlir
 from flambeau.engines.iree.runtime import Program
 from flambeau.ir import dtypes
@@ -107,3 +109,21 @@ def test_a_function_that_no_library_has_is_an_error_and_not_the_end_of_the_proce
     ended = to_bfloat16()
     assert ended.returncode == 1
     assert "EngineError: IREE could not load the program: the compiled code needs a function" in ended.stderr
+
+
+COMPLEX_CONSTANT = b"""
+func.func @main() -> tensor<2xcomplex<f64>> {
+  %0 = arith.constant dense<[(1.0, 2.0), (0.0, 3.0)]> : tensor<2xcomplex<f64>>
+  return %0 : tensor<2xcomplex<f64>>
+}
+"""
+
+
+@pytest.mark.xfail(raises=EngineError, reason="divides by zero (engines/iree/complex_constants.py)")
+def test_a_constant_of_complex128():
+    compile_mlir(COMPLEX_CONSTANT, profile="quick", use_cache=False)
+
+
+def test_a_compiler_that_dies_is_an_error():
+    with pytest.raises(EngineError, match="IREE's compiler ended with SIGFPE"):
+        compile_mlir(COMPLEX_CONSTANT, profile="quick", use_cache=False)

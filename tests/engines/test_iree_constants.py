@@ -63,3 +63,17 @@ def test_other_constants_stay_where_they_are(target: str) -> None:
     assert splats(lambda x: (torch.ones_like(x) * x).sum(), target) == 0
     assert splats(lambda x: torch.ones_like(x) + x, target) == 0
     assert splats(lambda x: torch.ones_like(x).sum(), target, dynamic=False) == 0
+
+
+@pytest.mark.parametrize("target", ["linalg-on-tensors", "stablehlo"])
+def test_constants_of_complex128_are_given_back(target: str):
+    numbers = torch.tensor([[1 + 2j, 3j], [0, -1.5]], dtype=torch.complex128)
+
+    def program(x):
+        return torch.tensor([[1 + 2j, 3j], [0, -1.5]], dtype=torch.complex128), numbers * x
+
+    x = torch.ones(2, 2, dtype=torch.complex128)
+    run = flambeau.load(flambeau.compile(program, (x,), output_type=target), profile="quick")
+    constant, product = run(x)
+    assert torch.equal(constant, numbers)
+    assert torch.equal(product, numbers)

@@ -1,10 +1,9 @@
-"""MLIR text in, an IREE artefact out: in process, with IREE's own diagnostics, and cached on disk."""
+"""MLIR text in, an IREE artefact out: with IREE's own diagnostics, and cached on disk."""
 
 from __future__ import annotations
 
-import ctypes
-import os
 import re
+import signal
 import subprocess
 import tempfile
 import time
@@ -12,17 +11,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from iree.compiler import version
-from iree.compiler.api import Output, Session, Source, ctypes_dl
 from iree.compiler.tools import binaries
 
 from flambeau.engines.cache import ArtefactCache, cache_directory, cache_enabled, cache_key
 from flambeau.engines.errors import EngineError, InvalidProgram
 from flambeau.engines.iree.flags import FALLBACK, host_cpu, profile_flags
 
-_SEVERITIES = ("note", "warning", "error", "remark")
 _SHOWN_CHARACTERS = 2000
 """IREE likes to attach whole functions to its messages; the text of an error shows this much of each."""
 
@@ -74,77 +70,55 @@ def iree_version() -> str:
     return f"{version.VERSION} {version.REVISIONS.get('IREE', '')}".strip()
 
 
-_Callback = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
-
-
-@cache
-def _enable_diagnostics() -> Any:
-    # IREE's Python class can only print diagnostics to stderr; its C interface hands them over.
-    function = ctypes_dl._dylib.ireeCompilerInvocationEnableCallbackDiagnostics
-    function.restype = None
-    function.argtypes = [ctypes.c_void_p, ctypes.c_int, _Callback, ctypes.c_void_p]
-    return function
-
-
-_FIRST_PROCESS: list[int] = []
-"""The process in which IREE's compiler was first used."""
-
-
-def _after_fork() -> None:
-    # At the end of a process IREE's compiler waits for its threads, which are in the parent.
-    ctypes_dl._global_init.local_dylib = None
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
-
-
 def _compile(source: bytes, flags: Sequence[str]) -> bytes:
-    """Compile in this process, or in one of its own where the compiler's threads were lost in a fork."""
-    if not _FIRST_PROCESS:
-        _FIRST_PROCESS.append(os.getpid())
-    return _compile_here(source, flags) if os.getpid() in _FIRST_PROCESS else _compile_elsewhere(source, flags)
+    """Compile in a process of its own: IREE's compiler ends the process that it is in for some programs.
 
-
-def _compile_elsewhere(source: bytes, flags: Sequence[str]) -> bytes:
-    with tempfile.TemporaryDirectory() as folder:
-        output = Path(folder) / "program.vmfb"
-        command = [binaries.find_tool("iree-compile"), "-", "-o", str(output), *flags]
-        ended = subprocess.run(command, input=source, capture_output=True, check=False)
-        if ended.returncode == 0:
+    It also keeps threads, which a fork would lose.
+    """
+    with tempfile.TemporaryDirectory(prefix="flambeau-") as folder:
+        program, output = Path(folder) / _SOURCE, Path(folder) / "program.vmfb"
+        program.write_bytes(source)
+        status, said = _run(program, "-o", str(output), *flags)
+        if status == 0:
             return output.read_bytes()
-        said = ended.stderr.decode(errors="replace")
-        raise EngineError(_summary("compile", source, [("error", said)]), [("error", said)])
-
-
-def _compile_here(source: bytes, flags: Sequence[str]) -> bytes:
-    diagnostics: list[tuple[str, str]] = []
-
-    def record(severity: int, message: int, length: int, _: Any) -> None:
-        text = ctypes.string_at(message, length).decode(errors="replace")
-        diagnostics.append((_SEVERITIES[severity] if 0 <= severity < 4 else "note", text))
-
-    callback = _Callback(record)
-    session = Session()
-    try:
-        session.set_flags(*flags)
-        invocation = session.invocation()
-        _enable_diagnostics()(invocation._inv_p, 0, callback, None)
-        if not invocation.parse_source(Source.wrap_buffer(session, source)):
+        diagnostics = _diagnostics(said)
+        if status < 0:
+            diagnostics.append(("error", f"IREE's compiler ended with {signal.Signals(-status).name}"))
+            raise EngineError(_summary("compile", source, diagnostics[-1:]), diagnostics)
+        # IREE says this of a program that it can read, if it is asked to do nothing with it.
+        is_read = "must precede compile-to phase" in _run(program, "-o", str(output), "--compile-to=start")[1]
+        if not is_read and any(_SOURCE in message for _, message in diagnostics):
             raise InvalidProgram(_summary("read", source, diagnostics), diagnostics)
-        if not invocation.execute():
-            raise EngineError(_summary("compile", source, diagnostics), diagnostics)
-        output = Output.open_membuffer()
-        try:
-            invocation.output_vm_bytecode(output)
-            return bytes(output.map_memory())
-        finally:
-            output.close()
-    except ValueError as error:  # flags that IREE does not know, or a program that it cannot serialise
-        diagnostics.append(("error", str(error)))
-        raise EngineError(_summary("compile", source, diagnostics), diagnostics) from None
-    finally:
-        session.close()
+        raise EngineError(_summary("compile", source, diagnostics), diagnostics)
+
+
+_SOURCE = "source.mlir"
+
+
+def _run(*arguments: str | Path) -> tuple[int, str]:
+    """Run IREE's compiler; gives its exit status, negative for a signal, and what it said."""
+    command = [binaries.find_tool("iree-compile"), *map(str, arguments)]
+    ended = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    return ended.returncode, ended.stderr.decode(errors="replace")
+
+
+_MESSAGE = re.compile(r"^(?:\S*[/\\])?(source\.mlir:\d+:\d+): (error|warning|note|remark): ", re.MULTILINE)
+
+
+def _diagnostics(said: str) -> list[tuple[str, str]]:
+    """The messages in what the compiler said, with their severity; all of it is one if it has no such form."""
+    starts = list(_MESSAGE.finditer(said))
+    if not starts:
+        return [("error", said.strip())] if said.strip() else []
+    ends = [m.start() for m in starts[1:]] + [len(said)]
+    found = []
+    for start, end in zip(starts, ends, strict=True):
+        # Below a message are the line of the program and a mark under it, which `_excerpt` shows in its own way.
+        lines = said[start.end() : end].rstrip().split("\n")
+        if len(lines) > 2 and lines[-1].strip() == "^":
+            lines = lines[:-2]
+        found.append((start[2], f"{start[1]}: " + "\n".join(lines)))
+    return found
 
 
 def _summary(verb: str, source: bytes, diagnostics: Sequence[tuple[str, str]]) -> str:

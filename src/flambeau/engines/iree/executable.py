@@ -23,7 +23,8 @@ from flambeau.ir.dtypes import BY_NAME
 from flambeau.ir.module import Signature
 
 FORMAT = "flambeau-iree"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+"""Artefacts of version 1 are refused: IREE's data tiling, as it was used then, made some of them wrong."""
 
 
 class IreeExecutable(ProgramExecutable):
@@ -93,7 +94,8 @@ def load_executable(path: str | PathLike[str], *, device: str | None = None) -> 
             raise ValueError(f"its format is {data['format']!r}")
         if data["version"] != FORMAT_VERSION:
             raise EngineError(
-                f"{description} has format version {data['version']}, and this Flambeau reads {FORMAT_VERSION}"
+                f"{description} has format version {data['version']}, and this Flambeau reads {FORMAT_VERSION}: "
+                "compile the program again"
             )
         _check_host(artefact, data)
         if data["sha256"] != hashlib.sha256(vmfb).hexdigest():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from xdsl.dialects.builtin import ModuleOp
 
+from flambeau.engines.iree.complex_constants import has_wide_constants, wide_constants_to_pairs
 from flambeau.engines.iree.constants import constants_to_tensors, has_reduced_constants
 from flambeau.engines.iree.growing import is_growing_loop
 from flambeau.engines.iree.loops import is_loop_on_tensors, with_branches
@@ -23,6 +24,8 @@ def for_iree(module: ModuleOp) -> ModuleOp:
         module = replace_dynamic_ops(module.clone())
     if has_scatters(module):
         module = protect_scatters(module.clone())
+    if has_wide_constants(module):
+        module = wide_constants_to_pairs(module.clone())
     if has_reduced_constants(module):
         module = constants_to_tensors(module.clone())
     if has_open_sizes(module):

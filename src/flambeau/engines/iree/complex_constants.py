@@ -1,0 +1,58 @@
+"""Constants of complex numbers with two 64-bit floats, as pairs of floats.
+
+WORKAROUND(iree==3.13): the compiler divides by zero when it stores a constant whose elements have 128 bits. It can go
+when `test_a_constant_of_complex128` in tests/engines/test_iree_bugs.py passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xdsl.dialects.builtin import ComplexType, DenseIntOrFPElementsAttr, ModuleOp, TensorType, f64
+from xdsl.ir import Operation, SSAValue
+
+from flambeau.engines.iree.rewriting import builder_before
+from flambeau.ir import dtypes
+from flambeau.ir.builder import erase
+from flambeau.lowering.builder import Tensor
+from flambeau.lowering.element import Element
+from flambeau.lowering.linalg.builder import LinalgBuilder
+
+_WIDE = ComplexType(f64)
+
+
+def has_wide_constants(module: ModuleOp) -> bool:
+    """Whether a program has such constants."""
+    return next(_wide_constants(module), None) is not None
+
+
+def wide_constants_to_pairs(module: ModuleOp) -> ModuleOp:
+    """Rewrite the module in place."""
+    for op in list(_wide_constants(module)):
+        b = builder_before(op)
+        new = _complex(b, op)
+        op.results[0].replace_all_uses_with(new.value)
+        erase(op)
+    return module
+
+
+def _wide_constants(module: ModuleOp) -> Iterator[Operation]:
+    for op in module.walk():
+        if op.name in ("arith.constant", "stablehlo.constant"):
+            type_, literal = op.results[0].type, op.properties.get("value")
+            if isinstance(type_, TensorType) and type_.element_type == _WIDE:
+                if isinstance(literal, DenseIntOrFPElementsAttr) and literal.data.data:
+                    yield op
+
+
+def _complex(b: LinalgBuilder, op: Operation) -> Tensor:
+    literal = op.properties["value"]
+    assert isinstance(literal, DenseIntOrFPElementsAttr)
+    shape = list(literal.get_shape())
+    pairs = TensorType(f64, [*shape, 2])
+    parts = Tensor(b.dense(DenseIntOrFPElementsAttr(pairs, literal.data), pairs), dtypes.float64)
+
+    def element(*at: SSAValue) -> Element:
+        return b.load(parts, [*at, 0]).with_imag(b.load(parts, [*at, 1]), dtypes.complex128)
+
+    return b.generate(shape, dtypes.complex128, element)
