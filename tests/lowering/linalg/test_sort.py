@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
-from support import check_all
+from support import assert_same, check_all
+from torch import nn
+
+import flambeau
+from flambeau import torchscript
 
 NAN, INF = float("nan"), float("inf")
 ROWS = torch.tensor([[3.0, NAN, -1.0, INF, 3.5], [-INF, 0.0, 2.0, -INF, NAN], [1.0, 2.0, 3.0, 4.0, 5.0]])
@@ -86,3 +90,19 @@ def test_distinct_elements() -> None:
             (lambda x: torch.unique_consecutive(x, return_counts=True), (torch.tensor([1.0, 1.0, NAN, NAN]),)),
         ]
     )
+
+
+class Medians(nn.Module):
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        return x.median(), x.nanmedian(), y.median()
+
+
+def test_medians_of_as_many_elements_as_the_run_time_says() -> None:
+    """None at all has a median too."""
+    places = [torchscript.TensorPlaceholder([-1, -1], dtype) for dtype in (torch.float32, torch.int64)]
+    program = torchscript.compile(torch.jit.script(Medians()), places, output_type="linalg-on-tensors")
+    run = flambeau.load(program, profile="quick")
+    some = torch.tensor([[3.0, 1.0, float("nan")], [2.0, -4.0, 5.0]])
+    for x in (some, some[:, :2], some[:1, 2:], torch.zeros(0, 3), torch.zeros(2, 0)):
+        y = x.nan_to_num().to(torch.int64)
+        assert_same(list(run(x, y)), list(Medians()(x, y)))

@@ -166,12 +166,24 @@ def nanmedian_dim(t: TorchBuilder, x: SSAValue, dim: int, keepdim: bool) -> tupl
 
 
 def _median_of_all(t: TorchBuilder, x: SSAValue, skip_nan: bool) -> SSAValue:
+    # What PyTorch gives of nothing: what it makes of NaN in that dtype, through 32 bits where that is narrower.
+    dtype = t.dtype(x)
+    of_integers = dtype.is_bool or (dtype.min if dtype.bits >= 32 else 0)
+    nothing = t.full([1], float("nan") if dtype.is_float else of_integers, dtype=dtype)
     if 0 in t.shape(x):
-        # What PyTorch gives of nothing: what it makes of NaN in that dtype, through 32 bits where that is narrower.
-        dtype = t.dtype(x)
-        of_integers = dtype.is_bool or (dtype.min if dtype.bits >= 32 else 0)
-        return t.full([], float("nan") if dtype.is_float else of_integers, dtype=dtype)
-    return _median(t, t.reshape(x, [-1]), 0, False, skip_nan)[0]
+        return t.reshape(nothing, [])
+    flat = t.reshape(x, [-1])
+    count = t.shape(flat)[0]
+    if isinstance(count, int):
+        return _median(t, flat, 0, False, skip_nan)[0]
+    # Behind the last element, where the first one is looked for if there is none.
+    values = t.cat([sorted_with_indices(t, flat, 0, False)[0], nothing], 0)
+    total = t.full([1], count, dtype=dtypes.int64)
+    numbers = t.sub(total, t.sum(t.to(t.isnan(flat), dtypes.int64), [0], True)) if dtype.is_float else total
+    at = t.clamp(t.div(t.sub(numbers, 1), 2, rounding_mode="floor"), 0)
+    if not skip_nan:
+        at = t.where(t.lt(numbers, total), numbers, at)
+    return t.reshape(t.index_select(values, 0, at), [])
 
 
 @decomposition("aten.median")
