@@ -165,7 +165,8 @@ def difference(got: Sequence[Any], want: Sequence[Any]) -> str:
 def _values(actual: torch.Tensor, expected: torch.Tensor) -> str:
     a, e = (t.detach().resolve_conj().resolve_neg() for t in (actual, expected))
     if a.is_floating_point() or a.is_complex():
-        rtol, atol = TOLERANCES[str(e.dtype).removeprefix("torch.")]
+        name = "float16" if e.dtype is torch.complex32 else str(e.dtype).removeprefix("torch.")
+        rtol, atol = TOLERANCES[name]
         wide = torch.complex128 if a.is_complex() else torch.float64
         a, e = a.to(wide), e.to(wide)
         finite = e.abs()[e.isfinite()]

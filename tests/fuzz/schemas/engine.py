@@ -210,7 +210,11 @@ def _lines(ready: Sequence[Prepared]) -> Iterator[dict[str, Any]]:
         return
     for p in ready:
         yield {"seed": p.seed}
-        yield _line(p, _outcome(p, program))
+        try:
+            outcome = _outcome(p, program)
+        except Exception as error:
+            outcome = failed("exception", f"{type(error).__name__}: {error}", p.case)
+        yield _line(p, outcome)
 
 
 _NO_BROADCASTING = re.compile(

@@ -155,3 +155,14 @@ def test_no_more_is_cropped_than_there_is() -> None:
     assert run(torch.arange(3.0)).shape == (0,)
     with pytest.raises(RunError, match="more is cropped"):
         run(torch.arange(2.0))
+
+
+def test_a_dim_that_keeps_its_size_is_not_blended() -> None:
+    x = torch.tensor([[1.0, float("inf"), 2.0], [float("nan"), 0.5, 3.0]]).reshape(1, 1, 2, 3)
+    check_all(
+        [
+            (lambda x: F.interpolate(x, size=(2, 5), mode="bilinear", align_corners=False), (x,)),
+            (lambda x: F.interpolate(x, size=(4, 3), mode="bilinear", align_corners=True), (x,)),
+            (lambda x: F.interpolate(x, size=(2, 3), mode="bilinear", align_corners=False), (x,)),
+        ]
+    )

@@ -139,6 +139,12 @@ def _scaled(b: LinalgBuilder, size: Size, scale: float) -> Size:
     return whole(b, (as_float(b, size) * scale).floor())
 
 
+def _require_pixels(b: LinalgBuilder, sizes: Sequence[Size]) -> None:
+    """Nothing can be resized, and nothing can be made of anything."""
+    for size in sizes:
+        b.guard(b.compare("sgt", size, 0), "an image without pixels cannot be resized")
+
+
 def _ratio(b: LinalgBuilder, old: Size, new: Size, scale: float | None, dtype: DType) -> Element:
     """How far one step in the result goes in the input, rounded to the dtype as PyTorch rounds it."""
     if scale is not None and scale > 0:
@@ -151,6 +157,7 @@ def _upsample_nearest(
 ) -> Tensor:
     lead = x.rank - len(new)
     old = b.sizes(x)
+    _require_pixels(b, [*old[lead:], *new])
     factors = [_whole_factor(o, n, s, shift) for o, n, s in zip(old[lead:], new, scales, strict=True)]
     if all(f is not None for f in factors):
         return _repeat(b, x, [f or 1 for f in factors])
@@ -233,8 +240,11 @@ def _upsample_linear(
         raise Unsupported(f"linear interpolation of {x.dtype}")
     lead = x.rank - len(new)
     old = b.sizes(x)
+    _require_pixels(b, [*old[lead:], *new])
     dtype = x.dtype.compute
     ratios = [_linear_ratio(b, o, n, s, align, dtype) for o, n, s in zip(old[lead:], new, scales, strict=True)]
+    # A dim that keeps its size is not blended: its neighbours have no part in it, which infinities would show.
+    kept = [b.compare("eq", o, n) for o, n in zip(old[lead:], new, strict=True)]
 
     def blend(places: list[Size], sources: list[Element], i: int) -> Element:
         """Interpolate between the two neighbours in dim i of what the dims after it give."""
@@ -243,7 +253,7 @@ def _upsample_linear(
         source = sources[i - lead]
         floor = b.as_index(source)
         left = b.minimum(floor, b.sub(old[i], 1))
-        right = b.minimum(b.add(left, 1), b.sub(old[i], 1))
+        right = b.select(kept[i - lead], left, b.minimum(b.add(left, 1), b.sub(old[i], 1)))
         weight = source - b.scalar(b.index(left)).to(dtype)
         weight = weight.maximum(0).minimum(1)
         low = blend([*places[:i], left, *places[i + 1 :]], sources, i + 1)
@@ -252,9 +262,12 @@ def _upsample_linear(
 
     def at(*indices: Size) -> Element:
         sources = []
-        for index, ratio in zip(indices[lead:], ratios, strict=True):
+        for index, ratio, same in zip(indices[lead:], ratios, kept, strict=True):
             step = b.scalar(b.index(index)).to(dtype)
-            sources.append(step * ratio if align else ((step + 0.5) * ratio - 0.5).maximum(0))
+            source = step * ratio if align else ((step + 0.5) * ratio - 0.5).maximum(0)
+            sources.append(
+                step if same is True else source if same is False else b.scalar_bool(same).select(step, source)
+            )
         return blend(list(indices), sources, lead)
 
     return b.generate([*old[:lead], *new], x.dtype, at)
