@@ -116,7 +116,7 @@ def rows(c: Chooser, name: str) -> Given:
 @recipe("index", "_unsafe_index", "index_put", "_unsafe_index_put")
 def index(c: Chooser, name: str) -> Given:
     # The unsafe ones do not look where nothing can be read.
-    shape = tuple(max(n, "unsafe" in name) for n in c.shape(1, 4))
+    shape = tuple(max(n, int("unsafe" in name)) for n in c.shape(1, 4))
     where = c.shape(0, 2)
     count = c.rng.randint(1, len(shape))
     writes = "put" in name
