@@ -3,6 +3,7 @@
 PYTHON ?= python3
 JOBS ?= 2
 ARGS ?=
+KIND ?= script
 
 BIN := .venv/bin
 # Without the constraints, a dependency could bring in another torch: no pip install here goes without them.
@@ -39,8 +40,8 @@ browser:
 	    $$(test "$$(id -u)" = 0 || echo sudo) sh -c 'apt-get update -qq; apt-get install -y -qq --no-install-recommends chromium' \
 	      >/dev/null 2>&1; } || echo "no Chromium, and none can be installed here: the report page will not be tested in a browser"
 
-fuzz: $(INSTALLED) ## Run 2,000 random TorchScript programs behind every pass (ARGS="--seed 17" shows one)
-	@PYTHONPATH=tests $(BIN)/python -m fuzz --jobs $(JOBS) $(ARGS)
+fuzz: $(INSTALLED) ## Run random cases for hours: KIND is script, fx, schemas or text (ARGS="--seed 17" shows one)
+	@PYTHONPATH=tests $(BIN)/python -m $(if $(filter script,$(KIND)),fuzz,fuzz.$(KIND)) --jobs $(JOBS) $(ARGS)
 
 lint: $(INSTALLED) ## Check format, style and types
 	@$(BIN)/ruff format --check --quiet $(SOURCES) || { echo "run: $(BIN)/ruff format $(SOURCES)"; exit 1; }
@@ -51,6 +52,7 @@ bench: $(INSTALLED) ## Measure compile time and memory beside torch-mlir (ARGS="
 	@$(BIN)/python bench/compile.py $(ARGS)
 	@$(BIN)/python bench/passes.py $(ARGS)
 	@$(BIN)/python bench/targets.py $(ARGS)
+# How fast models run takes minutes for each: `.venv/bin/python bench/run.py`.
 
 docs: $(INSTALLED) ## Build the documentation into site/
 	@$(BIN)/mkdocs build --quiet --strict
