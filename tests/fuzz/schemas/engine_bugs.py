@@ -31,6 +31,12 @@ BUGS: tuple[EngineBug, ...] = (
         "torch.ops.aten.avg_pool3d(torch.zeros((1, 2, 4, 4, 3)), [2, 2, 2], [2, 2, 2], [1, 1, 1], True)",
         ("stablehlo",),
     ),
+    EngineBug(
+        "IREE 3.13 has no fills of elements with 16 bytes",
+        r"torch\.ops\.aten\.(constant_pad_nd|pad)\(.*complex128",
+        r"stream\.async\.splat.*i128",
+        "torch.ops.aten.constant_pad_nd(torch.zeros((2, 3), dtype=torch.complex128), [1, 1], 0.5)",
+    ),
 )
 
 

@@ -56,6 +56,7 @@ REFUSED: list[tuple[str, tuple[object, ...]]] = [
     ("aten.clamp.Tensor", (X, None, None)),
     ("aten.arange.start", (3, -4, None, None, None, None)),
     ("aten.upsample_linear1d", (GRID, [0], False, None)),
+    ("aten.scatter.value", (X, 1, TensorArgument((4,), torch.int64, "small"), 0.5)),
 ]
 
 

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from support import check, check_all
 
 import flambeau
+from flambeau import torchscript
 
 NAN, INF = float("nan"), float("inf")
 EDGES = torch.tensor([0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.5, -2.5, 1e-8, -1e-8, 88.0, -88.0, INF, -INF, NAN])
@@ -278,3 +279,14 @@ def test_complex_powers_of_zero() -> None:
     infinite = run(torch.tensor([-1 + 1j, -2 + 0j, -0.5 + 0j]))
     assert bool(infinite.real.isinf().all())
     assert bool(run(torch.zeros(3, dtype=torch.complex64)).isnan().all())
+
+
+class Inverses(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.pow(-1)
+
+
+def test_integers_to_a_negative_power_are_refused() -> None:
+    place = torchscript.TensorPlaceholder([3], torch.int32)
+    with pytest.raises(flambeau.CompileError, match="negative power"):
+        torchscript.compile(torch.jit.script(Inverses()), [place], output_type="linalg-on-tensors")

@@ -70,6 +70,8 @@ def fmod(x: Element, y: Any) -> Element:
 
 @pointwise("aten.pow.Tensor_Scalar", "aten.pow.Tensor_Tensor")
 def pow_(x: Element, y: Any) -> Element:
+    if x.dtype.is_integral and isinstance(y, int) and y < 0:
+        raise Unsupported("integers to a negative power", "Convert them to floats first.")
     return x.pow(y)
 
 
