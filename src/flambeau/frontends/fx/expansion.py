@@ -87,18 +87,8 @@ def trace(node: Node, decomposition: Callable[..., Any]) -> tuple[GraphModule, l
             f"PyTorch's own decomposition of it failed: {type(error).__name__}: {reason}",
             "Name the op in `keep` to leave it whole, or write it with other ops.",
         ) from error
-    for inner in traced.graph.nodes:
-        inner.target = _VIEWS.get(inner.target, inner.target)
     traced.graph.eliminate_dead_code()
     return traced, inputs
-
-
-_VIEWS = {
-    torch.ops.aten.unsafe_split.Tensor: torch.ops.aten.split.Tensor,
-    torch.ops.aten.unsafe_split_with_sizes.default: torch.ops.aten.split_with_sizes.default,
-    torch.ops.aten.unsafe_chunk.default: torch.ops.aten.chunk.default,
-}
-"""Ops that give views and hide it from autograd: a recurrent cell writes to the parts of its gates."""
 
 
 def batch_norm_in_training(
