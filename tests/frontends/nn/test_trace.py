@@ -72,7 +72,7 @@ def test_structures_of_arguments_and_results() -> None:
     assert isinstance(got["rest"][1], tuple)
     np.testing.assert_array_equal(got["rest"][1][0], A)
     assert got["rest"][1][1:] == (7, None)
-    with pytest.raises(TypeError, match=r"the program takes \(\(\*, \*\), \{'z': \*\}, scale=\*\) but was called with"):
+    with pytest.raises(TypeError, match=r"takes \(\(pair_0, pair_1\), \{'z': table_z\}, scale=scale\) but was called"):
         run(module, A, {"z": A}, scale=2.0)
 
 

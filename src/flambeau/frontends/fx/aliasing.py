@@ -53,12 +53,7 @@ def analyze(graph: Graph, also: Sequence[Node] = ()) -> Aliasing:
     result = Aliasing()
     writes: list[Node] = list(also)
     for node in graph.nodes:
-        schema = schema_of(node)
-        if schema is not None and updates_statistics(schema, node):
-            writes.extend(a for a in statistics_of(schema, node) if isinstance(a, Node))
-        if schema is None or not schema.is_mutable or schema.name in HARMLESS | RESHAPING.keys():
-            continue
-        writes.extend(_arguments_where(node, schema, lambda a: a.alias is not None and a.alias.is_write))
+        writes.extend(_written_by(node))
     if not writes:
         return result
     for node in graph.nodes:
@@ -84,6 +79,26 @@ def analyze(graph: Graph, also: Sequence[Node] = ()) -> Aliasing:
                 result.join(argument, node)
     result.written = {result.root(n) for n in writes}
     return result
+
+
+def _written_by(node: Node) -> Iterator[Node]:
+    """The nodes whose tensors an op writes."""
+    schema = schema_of(node)
+    if schema is not None and updates_statistics(schema, node):
+        yield from (a for a in statistics_of(schema, node) if isinstance(a, Node))
+    if schema is None or not schema.is_mutable or schema.name in HARMLESS | RESHAPING.keys():
+        return
+    yield from _arguments_where(node, schema, lambda a: a.alias is not None and a.alias.is_write)
+
+
+def is_written_later(node: Node, aliasing: Aliasing) -> bool:
+    """Whether an op behind this one writes to storage that its result may share."""
+    root, later = aliasing.root(node), node.next
+    while later.op not in ("output", "root"):
+        if any(aliasing.root(n) is root for n in _written_by(later)):
+            return True
+        later = later.next
+    return False
 
 
 # Norms that write their running mean and variance in training, of which not all schemas tell, and the argument that

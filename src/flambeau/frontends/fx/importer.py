@@ -54,6 +54,7 @@ from flambeau.frontends.fx.aliasing import (
     analyze,
     gives_back,
     is_view,
+    is_written_later,
     object_of,
     op_name,
     statistics_of,
@@ -402,6 +403,8 @@ class GraphImporter:
         if mutable and (name in DEPEND_ON_STRIDES or name in STRIDED):
             self.lying.add(first_argument(node))
         of_view = mutable and not schema.is_mutable and self._is_perhaps_view(schema, node)
+        # What is given back as it is can as well be a copy, if nobody writes to it any more.
+        of_view = of_view and (schema.is_view or is_written_later(node, self.aliasing))
         if of_view and self._as_view(node):
             return
         if of_view and name == "aten.reshape":
