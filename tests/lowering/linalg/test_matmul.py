@@ -100,3 +100,19 @@ def test_rows_times_the_matrix_of_their_group(rows: int) -> None:
     product = torch.ops.transformers.grouped_mm_fallback
     x, weights, ends = torch.randn(rows, 4), torch.randn(3, 4, 5), torch.tensor([1, 1, rows - 1])
     check_all([(product, (x, weights, ends)), (product, (x, weights, ends.int()))])
+
+
+def test_attention_of_rows_that_see_nothing_is_zero() -> None:
+    """Masked out by a bool or by a float, or infinitely unlike all keys."""
+    key = torch.tensor([[-1.0, 1.0], [-2.0, 1.0], [-1.0, 0.0]]).reshape(1, 1, 3, 2)
+    query = torch.tensor([[1.0, 0.0], [float("inf"), 1.0], [1.0, 2.0]]).reshape(1, 1, 3, 2)
+    masked = torch.zeros(3, 3)
+    masked[1] = float("-inf")
+    attend = torch.nn.functional.scaled_dot_product_attention
+    check_all(
+        [
+            (lambda q, k: attend(q, k, k), (query, key)),
+            (lambda q, k, m: attend(q, k, k, attn_mask=m), (key, key, masked)),
+            (lambda q, k, m: attend(q, k, k, attn_mask=m), (key, key, masked == 0)),
+        ]
+    )

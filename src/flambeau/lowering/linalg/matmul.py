@@ -161,23 +161,24 @@ def attention_weights(
         return s
 
     scores = b.map_indexed([scores] if mask is None else [scores, mask], sizes, dtype, masked)
-    # A row that is masked out entirely gives zeros, as PyTorch's kernels do, not NaN.
-    return safe_softmax(b, scores, query.dtype, masked_rows=mask is not None and mask.dtype is dtypes.bool_)
+    # A row of nothing but -inf gives zeros, as PyTorch's kernels do, not NaN: it is masked out, or infinitely unlike.
+    return safe_softmax(b, scores, query.dtype)
 
 
-def safe_softmax(b: LinalgBuilder, x: Tensor, dtype: DType, masked_rows: bool) -> Tensor:
+def safe_softmax(b: LinalgBuilder, x: Tensor, dtype: DType) -> Tensor:
+    """The softmax along the last dim, zero in rows of nothing but -inf."""
     last = [x.rank - 1]
     everywhere, rows = tuple(range(x.rank)), tuple(range(x.rank - 1))
     most = b.reduce([x], last, [(float("-inf"), x.dtype)], lambda e, acc: acc.maximum(e))[0]
 
     def shifted(e: Element, m: Element) -> Element:
-        return (e - ((m == float("-inf")).select(m.like(0), m) if masked_rows else m)).exp()
+        return (e - (m == float("-inf")).select(m.like(0), m)).exp()
 
     powers = b.elementwise_over([(x, everywhere), (most, rows)], b.sizes(x), shifted, x.dtype)
     total = b.reduce([powers], last, [(0, x.dtype)], lambda e, acc: acc + e)[0]
 
     def normal(p: Element, t: Element) -> Element:
-        return p / ((t == 0).select(t.like(1), t) if masked_rows else t)
+        return p / (t == 0).select(t.like(1), t)
 
     return b.elementwise_over([(powers, everywhere), (total, rows)], b.sizes(x), normal, dtype)
 
