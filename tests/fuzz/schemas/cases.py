@@ -227,6 +227,8 @@ class Generator:
             return None if a.type.is_optional else torch.contiguous_format
         if base == "str":
             return c.rng.choice(_CHOICES.get(a.name, (a.default if a.default is not REQUIRED else None,)))
+        if base == "bool" and (self.base, a.name) in exclusions.ORDERED:
+            return True
         if base == "bool":
             return c.chance(0.5) and a.name not in ("pin_memory", "requires_grad")
         if base == "Scalar":

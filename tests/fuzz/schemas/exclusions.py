@@ -45,6 +45,9 @@ TIES = frozenset(
 )  # fmt: skip
 """Which of several equal elements these name is not defined: their elements differ."""
 
+ORDERED = frozenset({("topk", "sorted")})
+"""Arguments without which the order of the results is not defined: they are true."""
+
 CASTS = frozenset(
     {
         "to", "_to_copy", "type_as", "copy", "fill", "full", "full_like", "new_full", "arange", "linspace", "logspace",
