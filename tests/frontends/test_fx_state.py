@@ -17,6 +17,7 @@ from torch.utils import _pytree as pytree
 import flambeau
 from flambeau.diagnostics import CompileError, Unsupported
 from flambeau.frontends.fx import expansion
+from flambeau.ir.arrays import as_bytes
 
 
 def stages(module: flambeau.Module) -> list[Any]:
@@ -711,3 +712,14 @@ def test_parts_that_do_not_say_that_they_are_views() -> None:
     with torch.no_grad():
         for run in stages(flambeau.compile(cell, (torch.ones(2, 3),), output_type="raw")):
             assert_same(list(run(torch.ones(2, 3))), list(cell(torch.ones(2, 3))))
+
+
+def test_one_element_of_a_larger_tensor_is_a_constant() -> None:
+    one = torch.arange(8.0)[::4][1:]
+
+    def program(x: Tensor) -> Tensor:
+        return x + one
+
+    for run in stages(flambeau.compile(program, (torch.ones(2),), output_type="raw")):
+        assert_same(run(torch.ones(2)), torch.full((2,), 5.0))
+    assert as_bytes(one).view("float32").tolist() == [4.0]

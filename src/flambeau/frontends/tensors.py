@@ -39,6 +39,7 @@ class TensorTable:
             )
         if _is_real(tensor) and tensor.nbytes <= inline:
             data = tensor.detach().resolve_conj().resolve_neg().contiguous().cpu().reshape(-1)
+            data = data.as_strided(data.shape, (1,))  # of a single element, any stride counts as contiguous
             raw = data.view(torch.uint8).numpy().tobytes() if data.numel() else b""
             return dense(raw, dtype, tensor.shape), dtype
         key = identity(tensor)

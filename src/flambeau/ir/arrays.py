@@ -75,6 +75,7 @@ def as_bytes(array: Any) -> npt.NDArray[np.uint8]:
         import torch
 
         flat = array.detach().resolve_conj().resolve_neg().contiguous().reshape(-1)
+        flat = flat.as_strided(flat.shape, (1,))  # of a single element, any stride counts as contiguous
         data: npt.NDArray[np.uint8] = flat.view(torch.uint8).numpy()
         return data
     return np.ascontiguousarray(native(array)).reshape(-1).view(np.uint8)
