@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, ClassVar
 
 from xdsl.dialects import arith, cf, tensor
 from xdsl.dialects.builtin import (
@@ -104,6 +104,9 @@ class LoweringBuilder(OpBuilder):
         if rule is None:
             raise Unsupported(f"{op} has no rule")
         return rule(self, *args)
+
+    narrowed: ClassVar[Mapping[DType, DType]] = {}
+    """Dtypes that the target does not have, and what rules may compute in instead."""
 
     def __init__(self, block: Block) -> None:
         super().__init__(block)

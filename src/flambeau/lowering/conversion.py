@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -141,7 +141,7 @@ class Lowering(Conversion):
         self.record(op, rule(b, *[self.values[v] for v in op.operands]))
         for result in op.results:
             if isinstance(result.type, TensorType):
-                _require(self.values[result], result.type, user_rule(rule))
+                _require(self.values[result], result.type, b.narrowed, user_rule(rule))
 
     # --- Branches and loops ---
 
@@ -362,7 +362,7 @@ class Lowering(Conversion):
                 self.values[result] = 1
 
 
-def _require(value: Any, type_: TensorType, rule: str) -> None:
+def _require(value: Any, type_: TensorType, narrowed: Mapping[DType, DType], rule: str) -> None:
     """Refuse what is not of the type that the program says: a program is wrong, or a rule, whose place is given."""
     place = f" (the rule is at {rule})" if rule else ""
     if not isinstance(value, Tensor):
@@ -373,7 +373,8 @@ def _require(value: Any, type_: TensorType, rule: str) -> None:
     fits = len(shape) == len(value.shape) and all(
         a == b or a is None or b is None for a, b in zip(shape, value.shape, strict=True)
     )
-    if not fits or value.dtype is not _dtype(type_):
+    dtype = _dtype(type_)
+    if not fits or value.dtype not in (dtype, narrowed.get(dtype)):
         sizes = ",".join("?" if d is None else str(d) for d in value.shape)
         raise Unsupported(f"this gives a tensor [{sizes}] of {value.dtype}, and the program says {type_}{place}")
 

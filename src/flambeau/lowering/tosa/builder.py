@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,8 @@ class TosaBuilder(AccessBuilder):
 
     exact_extremes = True
     """Whether the maximum of nothing but -inf must be -inf; rules that only subtract it do without."""
+
+    narrowed = MappingProxyType({dtypes.float64: dtypes.float32})
 
     points: tuple[int, int] | None = None
     """The zero points of both sides of a product of 8-bit integers, whose result has 32 bits."""
