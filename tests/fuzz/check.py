@@ -17,6 +17,7 @@ from types import FrameType
 from typing import Any, Optional
 
 import torch
+from fuzz import campaign
 from fuzz.variables import Program, Spec
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -94,25 +95,13 @@ class Rejected(Exception):
     """PyTorch does not accept a program, or what it does is not defined."""
 
 
-@dataclass
-class Outcome:
-    """What became of a program."""
-
-    status: str
-    """One of `STATUSES`."""
-    stage: str = ""
-    reason: str = ""
+class Outcome(campaign.Outcome):
+    """What became of a program; the status is one of `STATUSES`."""
 
     @property
     def is_compiled(self) -> bool:
         """Whether all passes together take the program, and rightly."""
         return self.status in ("refused alone", "limited", "same")
-
-    @property
-    def kind(self) -> tuple[str, str, str]:
-        """What failures have in common that are one bug."""
-        first = self.reason.strip().split("\n", 1)[0]
-        return self.status, self.stage, re.sub(r"%?\d+(\.\d+)?(e-?\d+)?|'\w+'|<[^>]*>", "_", first)
 
 
 @dataclass
