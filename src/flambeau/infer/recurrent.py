@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from flambeau.infer.rules import Meta, infer_rule, product
+from flambeau.infer.rules import Meta, infer_rule, product, promoted, promoted_float
 
 
 def _outputs(x: Meta, state: Meta, bidirectional: bool) -> Meta:
@@ -32,6 +32,11 @@ def lstm_cell(x: Meta, state: list[Meta], *_: Any) -> tuple[Meta, Meta]:
     return state[0], state[1]
 
 
-@infer_rule("aten.gru_cell", "aten.rnn_tanh_cell", "aten.rnn_relu_cell")
+@infer_rule("aten.gru_cell", "aten.rnn_tanh_cell")
 def cell(x: Meta, state: Meta, *_: Any) -> Meta:
-    return state
+    return Meta(state.shape, promoted_float(x, state))
+
+
+@infer_rule("aten.rnn_relu_cell")
+def relu_cell(x: Meta, state: Meta, *_: Any) -> Meta:
+    return Meta(state.shape, promoted(x, state))

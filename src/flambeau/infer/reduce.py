@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from flambeau.infer.rules import Dim, Meta, broadcast_metas, dtype_or, infer_rule, normal_dim, promoted, promoted_float
+from flambeau.infer.rules import (
+    Dim,
+    InferenceError,
+    Meta,
+    broadcast_metas,
+    dtype_or,
+    infer_rule,
+    normal_dim,
+    promoted,
+    promoted_float,
+)
 from flambeau.ir import dtypes
 from flambeau.ir.dtypes import DType, promote
 
@@ -87,6 +97,8 @@ def extreme(x: Meta) -> Meta:
 
 @infer_rule("aten.max.dim", "aten.min.dim", "aten.median.dim", "aten.nanmedian.dim", "aten.mode")
 def extreme_dim(x: Meta, dim: int, keepdim: bool) -> tuple[Meta, Meta]:
+    if x.shape and x.shape[normal_dim(dim, len(x.shape))] == 0:
+        raise InferenceError(f"dim {dim} has size 0: there is nothing to choose from")
     shape = reduced(x.shape, dim, keepdim)
     return Meta(shape, x.dtype), Meta(shape, dtypes.int64)
 

@@ -221,20 +221,25 @@ class LoweringBuilder(OpBuilder):
             return a // b
         if isinstance(b, int) and b == 1:
             return a
-        return self._arith(arith.FloorDivSIOp, a, b)
+        return self._arith(arith.FloorDivSIOp, a, self._divisor(b))
 
     def ceildiv(self, a: Size, b: Size) -> Size:
         if isinstance(a, int) and isinstance(b, int) and b != 0:
             return -(-a // b)
         if isinstance(b, int) and b == 1:
             return a
-        return self._arith(arith.CeilDivSIOp, a, b)
+        return self._arith(arith.CeilDivSIOp, a, self._divisor(b))
+
+    def _divisor(self, size: Size) -> Size:
+        """What may be divided by: where a size turns out to be zero, a processor would end the program."""
+        return size if isinstance(size, int) else self.select(self.compare("eq", size, 0), 1, size)
 
     def mod(self, a: Size, b: Size) -> Size:
         """Python's `%`: the sign is the divisor's."""
         if isinstance(a, int) and isinstance(b, int) and b != 0:
             return a % b
-        return self.sub(a, self.mul(self.floordiv(a, b), b))
+        divisor = self._divisor(b)
+        return self.sub(a, self.mul(self._arith(arith.FloorDivSIOp, a, divisor), divisor))
 
     def maximum(self, a: Size, b: Size) -> Size:
         if isinstance(a, int) and isinstance(b, int):

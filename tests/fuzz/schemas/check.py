@@ -143,8 +143,25 @@ def wrong_types(module: ModuleOp, answer: Answer) -> str:
     return ""
 
 
-def difference(got: Sequence[Any], want: Sequence[Any]) -> str:
-    """How results differ from eager's; empty where they do not."""
+def truth(case: Case) -> list[Any]:
+    """What eager PyTorch gives for the same floats in 64 bits; empty where it takes none."""
+
+    def widened(value: Any) -> Any:
+        if isinstance(value, list):
+            return [widened(v) for v in value]
+        is_float = isinstance(value, torch.Tensor) and value.is_floating_point()
+        return value.to(torch.float64) if is_float else value
+
+    try:
+        with torch.no_grad():
+            found = case.call([widened(v) for v in case.values()])
+    except (RuntimeError, IndexError, ValueError, TypeError, NotImplementedError):
+        return []
+    return flat(list(found) if len(case.schema.returns) > 1 else [found])
+
+
+def difference(got: Sequence[Any], want: Sequence[Any], case: Case) -> str:
+    """How results differ from eager's; empty where they do not, or are as near to the truth as eager's own."""
     got, want = flat(got), flat(want)
     if len(got) != len(want):
         return f"{len(got)} results instead of {len(want)}"
@@ -157,12 +174,14 @@ def difference(got: Sequence[Any], want: Sequence[Any]) -> str:
             return f"result {i}: dtype {a.dtype} instead of {e.dtype}"
         if a.shape != e.shape:
             return f"result {i}: shape {tuple(a.shape)} instead of {tuple(e.shape)}"
-        if (text := _values(a, e)) != "":
+        if (text := _values(a, e)) and (exact := truth(case)) and len(exact) == len(want):
+            text = _values(a, e, exact[i])
+        if text:
             return f"result {i}: {text}"
     return ""
 
 
-def _values(actual: torch.Tensor, expected: torch.Tensor) -> str:
+def _values(actual: torch.Tensor, expected: torch.Tensor, exact: Any = None) -> str:
     a, e = (t.detach().resolve_conj().resolve_neg() for t in (actual, expected))
     if a.is_floating_point() or a.is_complex():
         name = "float16" if e.dtype is torch.complex32 else str(e.dtype).removeprefix("torch.")
@@ -173,6 +192,8 @@ def _values(actual: torch.Tensor, expected: torch.Tensor) -> str:
         # A sum is as exact as its terms, which may be larger than itself.
         scale = max(1.0, float(finite.max()) if finite.numel() else 1.0)
         bad = ~torch.isclose(a, e, rtol=rtol, atol=atol * scale, equal_nan=True)
+        if exact is not None and exact.dtype is torch.float64 and exact.shape == a.shape:
+            bad &= ~((a - exact).abs() <= 2 * (e - exact).abs() + atol * scale)
         if e.is_complex():
             bad &= ~(e.real.isnan() | e.imag.isnan()) | a.isfinite()
     else:
@@ -216,10 +237,10 @@ def check_case(case: Case) -> Outcome:
             return Outcome("rejected")
         return failed("exception", f"{type(error).__name__}: {error}", case)
     if answer.error:
-        if exclusions.IMPLEMENTATION.search(answer.error):
+        if exclusions.is_gap(answer.error):
             return Outcome("rejected")
         return failed("accepted", f"eager raises {answer.error}", case)
-    if wrong := difference(got, answer.results):
+    if wrong := difference(got, answer.results, case):
         return failed("decompose", wrong, case)
     return Outcome("same")
 

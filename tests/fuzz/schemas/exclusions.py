@@ -75,6 +75,15 @@ IMPLEMENTATION = re.compile(
 )
 """PyTorch has no kernel for a dtype or a mix of them. That is a gap and not a meaning: we may well have an answer."""
 
+DEFECTS = re.compile(r"output with shape \[\] doesn't match the broadcast shape")
+"""PyTorch means to take it and fails: logsumexp over all dims, given as []."""
+
+
+def is_gap(error: str) -> bool:
+    """Whether PyTorch raises what it does not mean: then an answer is no mistake."""
+    return bool(IMPLEMENTATION.search(error) or DEFECTS.search(error))
+
+
 AVOIDED: dict[str, str] = {
     "aten._pdist_forward": "takes contiguous matrices without looking, and dies of others",
     "aten._fft_c2c": "takes dims that are in order, in range and distinct without looking, and dies of others",

@@ -60,7 +60,7 @@ def product(c: Chooser, name: str) -> Given:
 
 
 def _factors(c: Chooser) -> Given:
-    return {"beta": c.rng.choice((1, 0, 2, 0.5)), "alpha": c.rng.choice((1, 0, 2, 0.5))} if c.chance(0.5) else {}
+    return {"beta": c.rng.choice((1, 0, 2, 0.5)), "alpha": c.rng.choice((1, 3, 2, 0.5))} if c.chance(0.5) else {}
 
 
 @recipe("baddbmm", "addbmm", "addmv", "addr")
@@ -158,7 +158,8 @@ def convolution(c: Chooser, name: str) -> Given:
     stride = [c.rng.randint(1, 3) for _ in range(n)]
     x = c.tensor((*batch, channels, *(c.rng.randint(2, 6) for _ in range(n))), d)
     given: Given = {
-        "input": x, "weight": c.tensor(weight, d), "bias": c.tensor((features,), d) if c.chance(0.5) else None,
+        # What zeros between and around the elements make of infinite weights is not the same everywhere.
+        "input": x, "weight": c.tensor(weight, d, "plain" if transposed else None), "bias": c.tensor((features,), d) if c.chance(0.5) else None,
         "stride": stride, "padding": [c.rng.randint(0, 2) for _ in range(n)],
         "dilation": [c.rng.randint(1, 2) for _ in range(n)], "groups": groups, "transposed": transposed,
         "output_padding": [c.rng.randrange(s) if transposed else 0 for s in stride],

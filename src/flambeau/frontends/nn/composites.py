@@ -329,13 +329,6 @@ def trace(x: Tensor) -> Any:
     return x.diagonal().sum()
 
 
-@composite("aten.one_hot")
-def one_hot(x: Tensor, num_classes: int) -> Any:
-    if num_classes < 0:
-        raise ValueError("one_hot: give num_classes, since what a tensor holds is known only when the program runs")
-    return (x.unsqueeze(-1) == _op("arange", num_classes)).to("int64")
-
-
 @composite("aten.atleast_3d")
 def atleast_3d(x: Tensor) -> Any:
     return atleast_2d(x).unsqueeze(-1) if x.ndim < 3 else x

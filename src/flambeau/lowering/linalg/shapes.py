@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, reduce
 from typing import Any
 
 from xdsl.dialects import tensor
@@ -99,6 +99,13 @@ class ShapeBuilder(GenericBuilder):
         if not dynamic and constant and static_top % constant == 0:
             return self.product([*rest, static_top // constant])
         return self.floordiv(self.product(top), self.product(bottom))
+
+    def is_same_product(self, a: Sequence[Size], b: Sequence[Size]) -> bool:
+        """Whether two products of sizes are known to be equal."""
+        return self._factors_of(a) == self._factors_of(b)
+
+    def _factors_of(self, sizes: Sequence[Size]) -> tuple[int, tuple[int, ...]]:
+        return reduce(_times, map(self._factors, sizes), (1, ()))
 
     def collapse(self, x: Tensor, groups: Sequence[Sequence[int]]) -> Tensor:
         """Merge neighbouring dims; no elements move."""

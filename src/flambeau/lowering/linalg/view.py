@@ -69,23 +69,26 @@ def view_dtype(b: LinalgBuilder, x: Tensor, dtype: int) -> Tensor:
     "aten.view", "aten.reshape", "aten._unsafe_view", "aten.view_copy", "aten._reshape_alias", "aten._reshape_copy"
 )
 def view(b: LinalgBuilder, x: Tensor, sizes: list[Size], *_: Any) -> Tensor:
-    return b.reshape(x, infer_size(b, x, sizes))
+    known = [b.out_shape[i] if b.out_shape[i] is not None else s for i, s in enumerate(sizes)]
+    return _reshaped(b, x, [s for s in known if s is not None])
 
 
 @linalg_rule("aten.view_as", "aten.reshape_as")
 def view_as(b: LinalgBuilder, x: Tensor, other: Tensor) -> Tensor:
-    return b.reshape(x, b.sizes(other))
+    return _reshaped(b, x, b.sizes(other))
 
 
-def infer_size(b: LinalgBuilder, x: Tensor, sizes: Sequence[Size]) -> list[Size]:
-    """The sizes with -1 replaced by what remains."""
-    known = [b.out_shape[i] if b.out_shape[i] is not None else s for i, s in enumerate(sizes)]
-    unknown = [i for i, s in enumerate(known) if isinstance(s, int) and s == -1]
-    if not unknown:
-        return [s for s in known if s is not None]
-    others = [s for i, s in enumerate(known) if i != unknown[0] and s is not None]
-    remaining = b.divide_exact(b.sizes(x), others)
-    return [remaining if i == unknown[0] else s for i, s in enumerate(known) if s is not None]
+def _reshaped(b: LinalgBuilder, x: Tensor, sizes: list[Size]) -> Tensor:
+    """The elements under other sizes, of which one may be -1: what remains. There must be as many as before."""
+    if -1 in sizes:
+        at = sizes.index(-1)
+        others = sizes[:at] + sizes[at + 1 :]
+        for size in others:
+            b.guard(b.compare("ne", size, 0), "a view of no elements in which one size is -1 may have any size there")
+        sizes = [*sizes[:at], b.divide_exact(b.sizes(x), others), *sizes[at + 1 :]]
+    if not b.is_same_product(b.sizes(x), sizes):
+        b.same_size(b.product(b.sizes(x)), b.product(sizes), "a view has as many elements as the tensor itself")
+    return b.reshape(x, sizes)
 
 
 @linalg_rule("aten.flatten.using_ints")
@@ -100,7 +103,7 @@ def flatten(b: LinalgBuilder, x: Tensor, start: int, end: int) -> Tensor:
 @linalg_rule("aten.unflatten.int")
 def unflatten(b: LinalgBuilder, x: Tensor, dim: int, parts: list[Size]) -> Tensor:
     sizes, at = b.sizes(x), b.dim(dim, x.rank)
-    return b.reshape(x, infer_size(b, x, [*sizes[:at], *parts, *sizes[at + 1 :]]))
+    return view(b, x, [*sizes[:at], *parts, *sizes[at + 1 :]])
 
 
 @linalg_rule("aten.unsqueeze", "aten.unsqueeze_copy")

@@ -7,13 +7,25 @@ from typing import Any
 
 from xdsl.ir import SSAValue
 
+from flambeau.diagnostics import Unsupported
 from flambeau.infer.builder import TorchBuilder
 from flambeau.ir import dtypes
-from flambeau.passes.decompose.rules import decomposition
+from flambeau.passes.decompose.rules import decomposition, require
 
 SUM, MEAN, MAX = 0, 1, 2
 
 Four = tuple[SSAValue, SSAValue, SSAValue, SSAValue]
+
+
+@decomposition("aten.one_hot")
+def one_hot(t: TorchBuilder, x: SSAValue, classes: int) -> SSAValue:
+    if classes == -1:
+        raise Unsupported("as many classes as the data have", "Give one_hot the number of classes.")
+    if classes < 1 and 0 not in t.shape(x):
+        raise Unsupported(f"one_hot with {classes} classes")
+    is_class = t.logical_and(t.ge(x, 0), t.lt(x, classes))
+    require(t, t.all(is_class), "class values must be non-negative and smaller than num_classes")
+    return t.to(t.eq(t.unsqueeze(x, -1), t.arange(classes, dtype=dtypes.int64)), dtypes.int64)
 
 
 @decomposition("aten._embedding_bag")

@@ -143,6 +143,8 @@ def _median(t: TorchBuilder, x: SSAValue, dim: int, keepdim: bool, skip_nan: boo
     if not t.shape(x):
         return values, indices
     count = t.shape(x)[dim]
+    if count == 0:
+        raise Unsupported(f"dim {dim} has size 0: there is no median")
     total = t.full([], count, dtype=dtypes.int64)
     at = t.div(t.sub(total, 1), 2, rounding_mode="floor")
     if t.dtype(x).is_float:
