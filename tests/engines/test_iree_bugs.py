@@ -127,3 +127,21 @@ def test_a_constant_of_complex128():
 def test_a_compiler_that_dies_is_an_error():
     with pytest.raises(EngineError, match="IREE's compiler ended with SIGFPE"):
         compile_mlir(COMPLEX_CONSTANT, profile="quick", use_cache=False)
+
+
+FLAG = b"""
+func.func @main(%x: tensor<?xf32>) -> tensor<1xf32> {
+  %zero = arith.constant 0 : index
+  %one = arith.constant 1 : index
+  %size = tensor.dim %x, %zero : tensor<?xf32>
+  %is_one = arith.cmpi eq, %size, %one : index
+  %flag = tensor.from_elements %is_one : tensor<1xi1>
+  %number = tosa.cast %flag : (tensor<1xi1>) -> tensor<1xf32>
+  return %number : tensor<1xf32>
+}
+"""
+
+
+@pytest.mark.xfail(raises=EngineError, reason="a tensor of the wrong type (engines/iree/flags_in_tensors.py)")
+def test_a_tensor_that_is_made_of_a_truth_value():
+    compile_mlir(FLAG, profile="quick", use_cache=False)

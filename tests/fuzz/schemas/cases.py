@@ -175,7 +175,8 @@ class Generator:
             if a.name == "self" and hasattr(value, "shape"):
                 self.shape, self.dtype = value.shape, value.dtype
             arguments.append(value)
-        if self.base in exclusions.CASTS and _has_integers(arguments):
+        is_cast = self.base in exclusions.CASTS and _has_integers(arguments)
+        if is_cast or self.base in exclusions.POLYNOMIALS:
             arguments = [_without_specials(a) for a in arguments]
         return Case(self.name, tuple(arguments))
 

@@ -32,6 +32,13 @@ BUGS: tuple[EngineBug, ...] = (
         ("stablehlo",),
     ),
     EngineBug(
+        "IREE 3.13 takes no stablehlo.convolution of a dynamic number of channels",
+        r"torch\.ops\.aten\._?conv",
+        r"compile \(dynamic\).*\n?.*failed to legalize operation 'stablehlo\.convolution'",
+        "torch.ops.aten.conv1d(torch.zeros((1, 4, 5)), torch.zeros((2, 4, 3))), all sizes left to the run time",
+        ("stablehlo",),
+    ),
+    EngineBug(
         "IREE 3.13 has no fills of elements with 16 bytes",
         r"torch\.ops\.aten\.(constant_pad_nd|pad)\(.*complex128",
         r"stream\.async\.splat.*i128",

@@ -59,6 +59,15 @@ CASTS = frozenset(
 )  # fmt: skip
 """Floats become integers here: what does not fit is not defined in C++, so there is neither NaN nor anything large."""
 
+POLYNOMIALS = frozenset(
+    f"special_{kind}_polynomial_{letter}"
+    for kind, letters in {
+        "chebyshev": "tuvw", "shifted_chebyshev": "tuvw", "hermite": ("h", "he"), "laguerre": "l", "legendre": "p",
+    }.items()
+    for letter in letters
+)  # fmt: skip
+"""Of NaN these give what happens to be in a variable that nothing was written to."""
+
 DISTINCT_ROWS = frozenset({"scatter", "index_put", "_unsafe_index_put", "index_copy", "put", "scatter_add"})
 """Which of two writes to one place wins is not defined: indices differ."""
 

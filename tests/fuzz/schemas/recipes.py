@@ -100,6 +100,12 @@ def bilinear(c: Chooser, name: str) -> Given:
     }  # fmt: skip
 
 
+@recipe("polygamma")
+def polygamma(c: Chooser, name: str) -> Given:
+    # At its poles, which are integers, PyTorch gives large numbers that come of rounding.
+    return {"n": c.rng.randint(0, 3), "self": c.tensor(c.shape(), c.dtype(FLOATS), "positive")}
+
+
 @recipe("_trilinear")
 def trilinear(c: Chooser, name: str) -> Given:
     d = c.dtype(FLOATS)

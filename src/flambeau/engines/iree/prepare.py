@@ -6,6 +6,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from flambeau.engines.iree.complex_constants import has_wide_constants, wide_constants_to_pairs
 from flambeau.engines.iree.constants import constants_to_tensors, has_reduced_constants
+from flambeau.engines.iree.flags_in_tensors import fill_with_flags, has_flags_in_tensors
 from flambeau.engines.iree.growing import is_growing_loop
 from flambeau.engines.iree.loops import is_loop_on_tensors, with_branches
 from flambeau.engines.iree.registers import passes_narrow_numbers, widen_arguments
@@ -30,6 +31,8 @@ def for_iree(module: ModuleOp) -> ModuleOp:
         module = constants_to_tensors(module.clone())
     if has_open_sizes(module):
         module = open_sizes_to_loops(module.clone())
+    if has_flags_in_tensors(module):
+        module = fill_with_flags(module.clone())
     flat = with_branches(module, is_loop_on_tensors, is_growing_loop, passes_narrow_numbers)
     if flat is not module:
         widen_arguments(flat)

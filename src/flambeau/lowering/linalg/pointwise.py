@@ -422,6 +422,8 @@ def relu6(x: Element) -> Element:
 
 @pointwise("aten.hardtanh")
 def hardtanh(x: Element, low: Any, high: Any) -> Element:
+    if x.dtype is dtypes.uint8 and any(isinstance(v, (int, float)) and v < 0 for v in (low, high)):
+        raise Unsupported("hardtanh of uint8 with limits below zero")
     return x.maximum(low).minimum(high)
 
 

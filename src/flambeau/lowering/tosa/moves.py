@@ -21,7 +21,7 @@ from flambeau.lowering.builder import Size, Tensor, static, tensor_type
 from flambeau.lowering.element import Element
 from flambeau.lowering.linalg.generic import Body, MapResult
 from flambeau.lowering.linalg.shapes import ShapeBuilder
-from flambeau.lowering.tosa.constants import Counter, array_of, is_small
+from flambeau.lowering.tosa.constants import Counter, array_of, fitting, is_small
 from flambeau.lowering.tosa.elements import ElementBuilder
 from flambeau.lowering.tosa.vocabulary import element_of
 from flambeau.lowering.whole.values import shape_of
@@ -238,6 +238,8 @@ class MoveBuilder(ElementBuilder):
             return self.known(np.pad(array, edges, constant_values=value), self.logical(x.value))
         if not known:
             held = Tensor(x.value, self.dtype_of(element_of(x.value)), x._sizes)
+            if number and held.dtype.is_int:
+                value = fitting(np.asarray(value, np.int64), held.dtype.builtin).item()
             return ShapeBuilder.pad(self, held, low, high, value).value
         if number:
             fill = self.splat(value, x.dtype, [1])

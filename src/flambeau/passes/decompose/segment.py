@@ -108,9 +108,13 @@ def histogram(
         low, high = (t.full([], float(v), dtype=dtype) for v in range_)
     elif 0 in t.shape(x):
         low, high = t.zeros([], dtype=dtype), t.ones([], dtype=dtype)  # What PyTorch gives of nothing.
-    else:
-        flat = t.reshape(x, [-1])
+    elif isinstance((count := t.shape(flat := t.reshape(x, [-1]))[0]), int):
         low, high = t.amin(flat, [0]), t.amax(flat, [0])
+    else:
+        is_empty = t.eq(t.full([], count, dtype=dtypes.int64), 0)
+        most = t.full([1], float("inf"), dtype=dtype)
+        low = t.where(is_empty, t.zeros([], dtype=dtype), t.amin(t.cat([flat, most], 0), [0]))
+        high = t.where(is_empty, t.ones([], dtype=dtype), t.amax(t.cat([flat, t.neg(most)], 0), [0]))
     half = t.mul(t.to(t.eq(low, high), dtype), 0.5)
     low, high = t.sub(low, half), t.add(high, half)
     # From both ends to the middle, as PyTorch does it.
