@@ -179,3 +179,60 @@ def test_indices_out_of_range_are_refused(name: str, target: str) -> None:
             function(x, indices)
         with pytest.raises(RunError, match="out of range"):
             run(x, indices)
+
+
+class ViewAs(torch.nn.Module):
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return x.view_as(y)
+
+
+class Rest(torch.nn.Module):
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return x.view(y.size(0), -1)
+
+
+class Rolled(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.roll([1], [0])
+
+
+def of_any_size(model: torch.nn.Module, target: str, *ranks: int) -> Any:
+    places = [torchscript.TensorPlaceholder([-1] * rank, torch.float32) for rank in ranks]
+    return load(torchscript.compile(model, places, output_type=target))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_view_has_as_many_elements_as_the_tensor(target: str) -> None:
+    x = torch.arange(6.0).reshape(3, 2)
+    run = of_any_size(ViewAs(), target, 2, 1)
+    assert torch.equal(run(x, torch.zeros(6)), x.flatten())
+    with pytest.raises(RunError, match="as many elements"):
+        run(x, torch.zeros(3))
+    run = of_any_size(Rest(), target, 2, 1)
+    assert torch.equal(run(x, torch.zeros(2)), x.view(2, 3))
+    with pytest.raises(RunError, match="as many elements"):
+        run(x, torch.zeros(4))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_size_of_zero_ends_no_process(target: str) -> None:
+    with pytest.raises(RunError, match="may have any size"):
+        of_any_size(Rest(), target, 2, 1)(torch.zeros(0, 2), torch.zeros(0))
+    assert of_any_size(Rolled(), target, 2)(torch.zeros(0, 2)).shape == (0, 2)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_classes_that_one_hot_does_not_have_are_refused(target: str) -> None:
+    def body(x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.one_hot(x, 3)
+
+    run = load(flambeau.compile(body, (integers(0, 1, 2),), output_type=target))
+    assert torch.equal(run(integers(2, 0, 1)), body(integers(2, 0, 1)))
+    for wrong in (3, -1):
+        with pytest.raises(RunError, match="smaller than num_classes"):
+            run(integers(0, wrong, 1))
+
+
+def test_there_is_no_median_of_nothing() -> None:
+    with pytest.raises(flambeau.CompileError, match="there is no median"):
+        flambeau.compile(lambda x: x.median(0), (torch.zeros(0, 0),), output_type="linalg-on-tensors")

@@ -165,7 +165,8 @@ def convolution(c: Chooser, name: str) -> Given:
     x = c.tensor((*batch, channels, *(c.rng.randint(2, 6) for _ in range(n))), d)
     given: Given = {
         # What zeros between and around the elements make of infinite weights is not the same everywhere.
-        "input": x, "weight": c.tensor(weight, d, "plain" if transposed else None), "bias": c.tensor((features,), d) if c.chance(0.5) else None,
+        "input": x, "weight": c.tensor(weight, d, "plain" if transposed else None),
+        "bias": c.tensor((features,), d) if c.chance(0.5) else None,
         "stride": stride, "padding": [c.rng.randint(0, 2) for _ in range(n)],
         "dilation": [c.rng.randint(1, 2) for _ in range(n)], "groups": groups, "transposed": transposed,
         "output_padding": [c.rng.randrange(s) if transposed else 0 for s in stride],
