@@ -90,7 +90,8 @@ def stepper(recipe: nn.Module, ids: Tensor, engine: str) -> Any:
     return lambda i: run(input_ids=ids[:, i : i + 1], cache_position=torch.tensor([i]))
 
 
-def test_a_quantised_cache_is_stepped_as_in_eager(ids: Tensor) -> None:
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_quantised_cache_is_stepped_as_in_eager(ids: Tensor, engine: str) -> None:
     """It grows, and PyTorch exports no state that grows: the recipe takes it as an argument and gives it back."""
     from transformers import QuantizedCache
 
@@ -111,8 +112,8 @@ def test_a_quantised_cache_is_stepped_as_in_eager(ids: Tensor) -> None:
     grows = [{2: Dim.AUTO} if isinstance(t, Tensor) and t.dim() == 4 else Dim.AUTO if isinstance(t, int) else None
              for t in leaves]  # fmt: skip
     shapes = {"input_ids": None, "past_key_values": grows}
-    module = flambeau.compile(model, kwargs=example, dynamic_shapes=shapes, output_type="torch")
-    run = flambeau.load(module, engine="eager")
+    module = flambeau.compile(model, kwargs=example, dynamic_shapes=shapes, output_type=ENGINES[engine])
+    run = load(module, engine)
     ours, theirs = prefilled(), prefilled()
     for i in range(prompt, TOKENS):
         token = ids[:, i : i + 1]

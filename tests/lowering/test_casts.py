@@ -7,9 +7,15 @@ import torch
 
 import flambeau
 
+NAN, INF = float("nan"), float("inf")
+
 DTYPES = (
     torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.bfloat16,
     torch.float32, torch.float64, torch.complex64, torch.complex128,
+)  # fmt: skip
+RARE = (
+    torch.uint16, torch.uint32, torch.uint64, torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e4m3fnuz,
+    torch.float8_e5m2fnuz,
 )  # fmt: skip
 
 
@@ -49,3 +55,44 @@ def test_casts_between_every_two_dtypes(target: str):
     }
     assert wrong == {}
     assert len(pairs) > 70
+
+
+EDGES = (0.0, -0.0, 1.0, -1.0, 0.3, 447.0, 449.0, 464.0, 465.0, 1e9, INF, -INF, NAN, 1e-3, 1e-9, 57344.0, 61440.0, 7e4)
+
+
+def edges(dtype: torch.dtype) -> torch.Tensor:
+    """Floats around the limits of narrow ones; integers that differ in their high bits."""
+    if dtype.is_floating_point or dtype.is_complex:
+        return torch.tensor(EDGES, dtype=torch.float64).to(dtype)
+    if dtype is torch.bool:
+        return torch.tensor([True, False])
+    info = torch.iinfo(dtype)
+    return torch.tensor([0, 1, 100, 448, -1, -(1 << 63), (1 << 62) + 12345, 1 << 31, info.min, -100]).to(dtype)
+
+
+@pytest.mark.parametrize("rare", RARE, ids=str)
+def test_casts_of_what_few_programs_have(rare: torch.dtype):
+    """To and from each of the others; floats that do not fit an integer are not defined, and not asked for."""
+    others = [d for d in (*DTYPES, *RARE) if d is not rare and not d.is_complex]
+    pairs = [
+        *((edges(rare), d) for d in others if d.is_floating_point or d is torch.bool or not rare.is_floating_point),
+        *((edges(d), rare) for d in others if rare.is_floating_point or not d.is_floating_point),
+    ]
+
+    def cast(*tensors: torch.Tensor) -> list[torch.Tensor]:
+        return [x.to(dtype) for x, (_, dtype) in zip(tensors, pairs, strict=True)]
+
+    inputs = tuple(x for x, _ in pairs)
+    run = flambeau.load(flambeau.compile(cast, inputs), profile="quick", device="local-sync")
+    wrong = {
+        f"{x.dtype} to {dtype}": (x, got, expected)
+        for (x, dtype), got, expected in zip(pairs, run(*inputs), cast(*inputs), strict=True)
+        if got.dtype != expected.dtype or not same(got, expected)
+    }
+    assert wrong == {}
+
+
+def same(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether two tensors are equal, NaN included; PyTorch compares neither float8 nor wide unsigned integers."""
+    x, y = (t.double() for t in (a, b))
+    return torch.equal(x.nan_to_num(nan=-7.0), y.nan_to_num(nan=-7.0)) and torch.equal(x.isnan(), y.isnan())

@@ -26,7 +26,10 @@ def reduced(shape: Sequence[Dim], dims: Any, keepdim: bool) -> tuple[Dim, ...]:
     if dims is None or (isinstance(dims, (list, tuple)) and not dims):
         gone = set(range(rank))
     else:
-        gone = {normal_dim(d, rank) for d in (dims if isinstance(dims, (list, tuple)) else [dims])}
+        given = [normal_dim(d, rank) for d in (dims if isinstance(dims, (list, tuple)) else [dims])]
+        gone = set(given)
+        if len(gone) != len(given):
+            raise InferenceError(f"dims {list(dims)} name a dim twice")
     if keepdim:
         return tuple(1 if i in gone else d for i, d in enumerate(shape))
     return tuple(d for i, d in enumerate(shape) if i not in gone)

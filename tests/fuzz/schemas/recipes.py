@@ -100,7 +100,7 @@ def bilinear(c: Chooser, name: str) -> Given:
     }  # fmt: skip
 
 
-@recipe("polygamma")
+@recipe("polygamma", "special_polygamma")
 def polygamma(c: Chooser, name: str) -> Given:
     # At its poles, which are integers, PyTorch gives large numbers that come of rounding.
     return {"n": c.rng.randint(0, 3), "self": c.tensor(c.shape(), c.dtype(FLOATS), "positive")}

@@ -216,8 +216,3 @@ def test_a_single_window_that_does_not_reach_the_end() -> None:
             (lambda v: F.conv3d(v, torch.ones(4, 2, 2, 2, 2), stride=2), (v,)),
         ]
     )  # fmt: skip
-
-
-def test_what_is_padded_loses_against_negative_integers() -> None:
-    x = -torch.arange(1, 28).reshape(1, 1, 3, 3, 3)
-    check(lambda x: F.max_pool3d(x, 2, padding=1), x, dynamic=True)

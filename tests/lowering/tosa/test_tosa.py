@@ -604,3 +604,8 @@ def test_torch_mlir_reads_and_verifies_the_generic_form(number: int) -> None:
 @pytest.mark.parametrize("number", range(len(PROGRAMS)))
 def test_iree_runs_them(number: int) -> None:
     check(*(PROGRAMS[number][0], *PROGRAMS[number][1]), rtol=1e-4)
+
+
+def test_what_is_padded_loses_against_negative_integers() -> None:
+    x = -torch.arange(1, 73).reshape(1, 1, 6, 3, 4)
+    check(lambda x: F.max_pool3d(x, (2, 2, 3), padding=1, dilation=(2, 1, 1)), x, dynamic=True)
