@@ -97,6 +97,7 @@ def run_one(check: Callable[[int], Outcome], seed: int) -> Outcome:
 def _serve(check: str, connection: Connection, stderr: int) -> None:
     """Answer seeds with outcomes until the parent hangs up."""
     os.dup2(stderr, 2)
+    os.setpgid(0, 0)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     function = resolve(check)
     connection.send(None)
@@ -135,6 +136,8 @@ class Worker:
 
     def end(self) -> None:
         self.connection.close()
+        with suppress(OSError):
+            os.killpg(self.process.pid, signal.SIGKILL)  # with the compilers that it has started
         self.process.kill()
         self.process.join()
         self.stderr.close()

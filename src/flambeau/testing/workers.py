@@ -23,6 +23,9 @@ PRELOAD = ("flambeau.testing.batch", "torch.testing._internal.common_methods_inv
 """What a worker is forked with, where the system can fork."""
 
 
+SHARE = 8
+"""A case that is compiled with others may add this part of the time that one may take."""
+
 STILLBORN = 3
 """How many workers may die before their first case until it is clear that all will."""
 
@@ -158,7 +161,9 @@ class Pool:
     def _trouble(self, worker: _Worker) -> str:
         if not worker.process.is_alive() and not worker.pipe.poll():
             return "crash"
-        if time.monotonic() - worker.heard > self.limits.seconds:
+        # Cases that are compiled together take longer, each by a part of what one may take.
+        together = max(len(worker.at[0]), 1)
+        if time.monotonic() - worker.heard > self.limits.seconds * (1 + (together - 1) / SHARE):
             return "timeout"
         held = resident(worker.process.pid)
         return "memory" if held is not None and held > self.limits.memory else ""
@@ -223,18 +228,26 @@ class Pool:
 
 
 def _kill(process: Any) -> None:
+    """End a worker, and the compilers that it has started."""
     if process.is_alive():
+        with suppress(OSError, AttributeError):
+            os.killpg(process.pid, signal.SIGKILL)
         process.kill()
     process.join(5)
 
 
 def _die_with_parent() -> None:
-    """End this process when the run is gone, though a program hangs in it."""
+    """End this process when the run is gone, though a program hangs in it, and with it what it has started."""
     parent = os.getppid()
+    grouped = hasattr(os, "setpgid")
+    if grouped:
+        os.setpgid(0, 0)
 
     def watch() -> None:
         while os.getppid() == parent:
             time.sleep(1)
+        if grouped:
+            os.killpg(0, signal.SIGKILL)
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()

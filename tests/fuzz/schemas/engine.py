@@ -9,6 +9,7 @@ import select
 import signal
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -170,6 +171,7 @@ def _child(ready: Sequence[Prepared]) -> Iterator[dict[str, Any]]:
     pid = os.fork()
     if pid == 0:
         os.close(reading)
+        os.setpgid(0, 0)
         quiet = os.open(os.devnull, os.O_WRONLY)
         os.dup2(quiet, 2)
         try:
@@ -191,7 +193,10 @@ def _child(ready: Sequence[Prepared]) -> Iterator[dict[str, Any]]:
             yield from map(json.loads, whole)
     finally:
         os.close(reading)
-        os.kill(pid, signal.SIGKILL)
+        with suppress(OSError):
+            os.killpg(pid, signal.SIGKILL)
+        with suppress(OSError):
+            os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
 
 

@@ -115,19 +115,34 @@ def plain_tensors(program: Any) -> list[torch.Tensor]:
     return [tensor for tensor in found.values() if is_real(tensor)]
 
 
+@dataclass
+class NumberChange:
+    """A Python number that `forward` changes."""
+
+    owner: Any
+    path: str
+    before: float
+    after: float
+
+    def set(self, value: float) -> None:
+        vars(self.owner)[self.path.rpartition(".")[2]] = value
+
+    def __str__(self) -> str:
+        return f"{self.path} ({self.before} to {self.after})"
+
+
 @contextmanager
-def noted_numbers(model: torch.nn.Module) -> Iterator[list[str]]:
-    """Note which Python numbers `forward` changes, and put them back; gives `name (old to new)` for each."""
+def noted_numbers(model: torch.nn.Module) -> Iterator[list[NumberChange]]:
+    """Note which Python numbers `forward` changes, and put them back."""
     before = [(owner, path, value) for owner, path, value in _reached(model) if type(value) in (int, float)]
-    changed: list[str] = []
+    changed: list[NumberChange] = []
 
     def compare(*_: Any) -> None:
         for owner, path, value in before:
-            name = path.rpartition(".")[2]
-            now = vars(owner).get(name) if owner is not None else value
+            now = vars(owner).get(path.rpartition(".")[2]) if owner is not None else value
             if type(now) in (int, float) and now != value:
-                changed.append(f"{path} ({value} to {now})")
-                vars(owner)[name] = value
+                changed.append(NumberChange(owner, path, value, now))
+                changed[-1].set(value)
 
     hook = model.register_forward_hook(compare)
     try:
