@@ -236,3 +236,34 @@ def test_classes_that_one_hot_does_not_have_are_refused(target: str) -> None:
 def test_there_is_no_median_of_nothing() -> None:
     with pytest.raises(flambeau.CompileError, match="there is no median"):
         flambeau.compile(lambda x: x.median(0), (torch.zeros(0, 0),), output_type="linalg-on-tensors")
+
+
+class Plus(torch.nn.Module):
+    def forward(self, bias: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return torch.addmm(bias, x, y)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_bias_that_is_smaller_than_the_product_is_not_read_beyond_its_end(target: str) -> None:
+    run = of_any_size(Plus(), target, 2, 2, 2)
+    x, y = torch.ones(3, 5), torch.ones(5, 3)
+    assert torch.equal(run(torch.ones(3, 3), x, y), torch.full((3, 3), 6.0))
+    with pytest.raises(RunError, match="do not match for broadcasting"):
+        run(torch.ones(3, 1), x, y)
+
+
+class Parts(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        one, two = x.split([1, 3])
+        return x.select(0, -3), x.narrow(0, 1, 2), one.sum() + two.sum()
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_parts_that_end_outside_are_refused(target: str) -> None:
+    run = of_any_size(Parts(), target, 2)
+    x = torch.arange(8.0).reshape(4, 2)
+    for got, expected in zip(run(x), Parts()(x), strict=True):
+        assert torch.equal(got, expected)
+    for rows in (5, 3, 2, 0):
+        with pytest.raises(RunError, match=r"out of range|outside of it|size of the parts"):
+            run(torch.zeros(rows, 2))

@@ -145,12 +145,22 @@ class GenericBuilder(LoweringBuilder):
                     result[at] = self.same_size(have, size, "sizes of tensors do not match for broadcasting")
         return result
 
+    def loop_sizes(self, tensors: Sequence[Tensor], sizes: Sequence[Size] | None) -> Sequence[Size]:
+        """The sizes of a loop over tensors that are broadcast; where sizes are given, guards that all tensors fit."""
+        shapes = [self.sizes(t) for t in tensors]
+        if sizes is None:
+            return self.broadcast_sizes(*shapes)
+        for shape in shapes:
+            for size, wanted in zip(shape, sizes[len(sizes) - len(shape) :], strict=True):
+                if not isinstance(size, int) or (size != 1 and not isinstance(wanted, int)):
+                    self.same_size(wanted, size, "sizes of tensors do not match for broadcasting")
+        return sizes
+
     def elementwise(
         self, tensors: Sequence[Tensor], body: Body, dtype: DType | Sequence[DType], sizes: Sequence[Size] | None = None
     ) -> Any:
-        """One loop over all elements; operands are broadcast."""
-        if sizes is None:
-            sizes = self.broadcast_sizes(*(self.sizes(t) for t in tensors))
+        """One loop over all elements; operands are broadcast, to `sizes` where these are given."""
+        sizes = self.loop_sizes(tensors, sizes)
         rank = len(sizes)
         identity = tuple(range(rank))
         in_maps = [self._broadcast_map(t, sizes) for t in tensors]

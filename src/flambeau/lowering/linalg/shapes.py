@@ -100,6 +100,11 @@ class ShapeBuilder(GenericBuilder):
             return self.product([*rest, static_top // constant])
         return self.floordiv(self.product(top), self.product(bottom))
 
+    def same_size(self, a: Size, b: Size, message: str) -> Size:
+        if isinstance(a, SSAValue) and isinstance(b, SSAValue) and self._factors(a) == self._factors(b):
+            return a
+        return super().same_size(a, b, message)
+
     def is_same_product(self, a: Sequence[Size], b: Sequence[Size]) -> bool:
         """Whether two products of sizes are known to be equal."""
         return self._factors_of(a) == self._factors_of(b)

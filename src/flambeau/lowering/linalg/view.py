@@ -236,7 +236,9 @@ def slice_(b: LinalgBuilder, x: Tensor, dim: int, start: Any, end: Any, step: in
     at = b.dim(dim, x.rank)
     first, length = slice_bounds(b, b.size(x, at), start, end, step)
     known = b.out_shape[at]
-    return _slice(b, x, at, first, length if known is None else known, step)
+    if known is not None:
+        length = b.same_size(known, length, f"a part of dimension {dim} ends outside of it")
+    return _slice(b, x, at, first, length, step)
 
 
 def _index(b: LinalgBuilder, position: Size, size: Size) -> Size:
@@ -251,6 +253,7 @@ def select(b: LinalgBuilder, x: Tensor, dim: int, position: Size) -> Tensor:
     at = b.dim(dim, x.rank)
     size = b.size(x, at)
     first = _index(b, position, size)
+    b.guard(b.compare("sge", first, 0), "select(): index out of range")
     b.guard(b.compare("slt", first, size), "select(): index out of range")
     return b.squeeze(_slice(b, x, at, first, 1), [at])
 
@@ -258,12 +261,26 @@ def select(b: LinalgBuilder, x: Tensor, dim: int, position: Size) -> Tensor:
 @linalg_rule("aten.narrow")
 def narrow(b: LinalgBuilder, x: Tensor, dim: int, start: Size, length: Size) -> Tensor:
     at = b.dim(dim, x.rank)
-    return _slice(b, x, at, _index(b, start, b.size(x, at)), length)
+    size = b.size(x, at)
+    first = _index(b, start, size)
+    for low, high in ((0, first), (0, length), (b.add(first, length), size)):
+        b.guard(b.compare("sle", low, high), "narrow(): the part ends outside of the dimension")
+    return _slice(b, x, at, first, length)
 
 
 @linalg_rule("aten.split_with_sizes", "aten.split.sizes", "aten.split_with_sizes_copy")
 def split_with_sizes(b: LinalgBuilder, x: Tensor, sizes: list[Size], dim: int) -> list[Tensor]:
     at = b.dim(dim, x.rank)
+    total: Size = 0
+    for size in sizes:
+        b.guard(b.compare("sge", size, 0), "the sizes of parts are not negative")
+        total = b.add(total, size)
+    b.same_size(b.size(x, at), total, "the sizes of parts add up to the size of the whole")
+    return _parts(b, x, sizes, at)
+
+
+def _parts(b: LinalgBuilder, x: Tensor, sizes: Sequence[Size], at: int) -> list[Tensor]:
+    """Neighbouring parts of a dim."""
     parts: list[Tensor] = []
     start: Size = 0
     for size in sizes:
@@ -280,7 +297,7 @@ def _even_parts(b: LinalgBuilder, x: Tensor, at: int, part: Size, count: int | N
     if count is None:
         raise Unsupported("a split of a dimension whose size is not known gives an unknown number of tensors")
     sizes = [b.minimum(part, b.maximum(b.sub(size, b.mul(part, i)), 0)) for i in range(count)]
-    return split_with_sizes(b, x, sizes, at)
+    return _parts(b, x, sizes, at)
 
 
 @linalg_rule("aten.split.Tensor")
@@ -301,7 +318,7 @@ def tensor_split(b: LinalgBuilder, x: Tensor, sections: int, dim: int) -> list[T
     rest = b.mod(size, sections)
     part = b.floordiv(size, sections)
     sizes = [b.select(b.compare("slt", i, rest), b.add(part, 1), part) for i in range(sections)]
-    return split_with_sizes(b, x, sizes, at)
+    return _parts(b, x, sizes, at)
 
 
 @linalg_rule("aten.unbind.int", "aten.unbind_copy.int")

@@ -266,8 +266,7 @@ class WholeBuilder(LinalgBuilder):
     def elementwise(
         self, tensors: Sequence[Tensor], body: Body, dtype: DType | Sequence[DType], sizes: Sequence[Size] | None = None
     ) -> Any:
-        if sizes is None:
-            sizes = self.broadcast_sizes(*(self.sizes(t) for t in tensors))
+        sizes = self.loop_sizes(tensors, sizes)
         rank = len(sizes)
         elements = [Element(self, self._lead(t, rank), t.dtype) for t in tensors]
         results = self._everywhere(sizes, lambda: body(*elements), [dtype] if isinstance(dtype, DType) else dtype)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute, Block, SSAValue
 
 from flambeau.diagnostics import Unsupported
@@ -16,12 +17,22 @@ from flambeau.dialects.torch.ops import (
     ListUnpackOp,
     NonValueTensorLiteralOp,
     OverwriteTensorContentsOp,
+    RuntimeAssertOp,
     StaticInfoCastOp,
     TorchOp,
     ValueTensorLiteralOp,
 )
 from flambeau.dialects.torch.schema import Schema
-from flambeau.dialects.torch.types import INT, ListType, NonValueTensorType, TensorType, VTensorType, intern, to_value
+from flambeau.dialects.torch.types import (
+    BOOL,
+    INT,
+    ListType,
+    NonValueTensorType,
+    TensorType,
+    VTensorType,
+    intern,
+    to_value,
+)
 from flambeau.ir.locations import user_frame
 from flambeau.passes.evaluate.strides import is_contiguous, layout_of, viewed
 from flambeau.passes.evaluate.values import Cell, Heap, Known, Link, List, Stale, Step, Storage, View
@@ -328,7 +339,23 @@ class Tensors:
             bounds = (t.constant(dim), t.constant(start), t.constant(start + size), t.constant(1))
             steps.append(Step("aten.slice.Tensor", bounds, type_))
             start += size
+        self._check_parts(op.overload, source, dim, len(types), start)
         return [View(source.storage, (*source.steps, step)) for step in steps]
+
+    def _check_parts(self, name: str, source: View, dim: int, count: int, total: int) -> None:
+        """Check at run time that a dim whose size is not known is what its parts are: all of them, and no more."""
+        t = self.t
+        shape = getattr(self.view_type(source), "shape", None)
+        if shape is None or shape[dim] is not None:
+            return
+        (size,) = t.op("aten.size.int", (self.read(source), t.constant(dim)), (INT,))
+        bounds = {"aten.eq.int": count if name == "aten.unbind.int" else total}
+        if name == "aten.split.Tensor":  # The last part may be smaller, and is the only one that may be empty.
+            bounds = {"aten.le.int": total, "aten.gt.int": total - total // count if count > 1 else -1}
+        for relation, bound in bounds.items():
+            (holds,) = t.op(relation, (size, t.constant(bound)), (BOOL,))
+            message = StringAttr(f"dimension {dim} does not have the size of the parts that it is split into")
+            t.emit(RuntimeAssertOp, (holds,), (), {"message": message})
 
 
 _PART_DIM = {
