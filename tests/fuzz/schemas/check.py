@@ -41,9 +41,14 @@ class Answer:
 
 def ask(case: Case) -> Answer:
     """Call eager PyTorch."""
+    return ask_with(case, case.values())
+
+
+def ask_with(case: Case, values: Sequence[Any]) -> Answer:
+    """Call eager PyTorch with other arguments than those of the case."""
     try:
         with torch.no_grad():
-            found = case.call(case.values())
+            found = case.call(list(values))
     except (RuntimeError, IndexError, ValueError, TypeError, NotImplementedError) as error:
         return Answer([], f"{type(error).__name__}: {error}")
     if len(case.schema.returns) > 1:
@@ -143,7 +148,7 @@ def wrong_types(module: ModuleOp, answer: Answer) -> str:
     return ""
 
 
-def truth(case: Case) -> list[Any]:
+def truth(case: Case, values: Sequence[Any]) -> list[Any]:
     """What eager PyTorch gives for the same floats in 64 bits; empty where it takes none."""
 
     def widened(value: Any) -> Any:
@@ -154,13 +159,13 @@ def truth(case: Case) -> list[Any]:
 
     try:
         with torch.no_grad():
-            found = case.call([widened(v) for v in case.values()])
+            found = case.call([widened(v) for v in values])
     except (RuntimeError, IndexError, ValueError, TypeError, NotImplementedError):
         return []
     return flat(list(found) if len(case.schema.returns) > 1 else [found])
 
 
-def difference(got: Sequence[Any], want: Sequence[Any], case: Case) -> str:
+def difference(got: Sequence[Any], want: Sequence[Any], case: Case, values: Sequence[Any] | None = None) -> str:
     """How results differ from eager's; empty where they do not, or are as near to the truth as eager's own."""
     got, want = flat(got), flat(want)
     if len(got) != len(want):
@@ -174,7 +179,11 @@ def difference(got: Sequence[Any], want: Sequence[Any], case: Case) -> str:
             return f"result {i}: dtype {a.dtype} instead of {e.dtype}"
         if a.shape != e.shape:
             return f"result {i}: shape {tuple(a.shape)} instead of {tuple(e.shape)}"
-        if (text := _values(a, e)) and (exact := truth(case)) and len(exact) == len(want):
+        if (
+            (text := _values(a, e))
+            and (exact := truth(case, case.values() if values is None else values))
+            and len(exact) == len(want)
+        ):
             text = _values(a, e, exact[i])
         if text:
             return f"result {i}: {text}"

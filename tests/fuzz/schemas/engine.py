@@ -18,7 +18,7 @@ import torch
 from fuzz.campaign import Outcome
 from fuzz.schemas import cases, engine_bugs, exclusions
 from fuzz.schemas.cases import Case
-from fuzz.schemas.check import REFUSALS, Answer, ask, build, difference, failed, flat
+from fuzz.schemas.check import REFUSALS, Answer, ask, ask_with, build, difference, failed, flat
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 
@@ -31,6 +31,8 @@ from flambeau.passes.pipelines import to_backend_contract
 
 BATCH = 40
 """How many calls are compiled together."""
+OTHER_SIZES = 3
+"""At how many other sizes a program is run whose sizes are left to the run time."""
 SECONDS = 240
 """How long a program may take."""
 
@@ -45,7 +47,12 @@ class Prepared:
     tensors: list[torch.Tensor]
     function: func.FuncOp
     signature: Signature
-    dynamic: bool
+    hidden: Sequence[frozenset[int]]
+    """Which dims of each tensor are left to the run time; empty where none is."""
+
+    @property
+    def dynamic(self) -> bool:
+        return bool(self.hidden)
 
     @property
     def name(self) -> str:
@@ -95,7 +102,7 @@ def prepare(seed: int, target: str) -> Prepared | Outcome:
         results = [TensorSpec((None,), dtypes.float32)] * len(function.function_type.outputs.data)
     arguments = tuple(Argument(f"x{i}", _open(t, hidden, i)) for i, t in enumerate(given))
     signature = Signature(arguments, tuple(results), tuple(Output(i) for i in range(len(results))))
-    return Prepared(seed, case, answer, given, function, signature, hidden != [])
+    return Prepared(seed, case, answer, given, function, signature, hidden)
 
 
 def lower_op(module: ModuleOp, target: str) -> ModuleOp:
@@ -229,6 +236,10 @@ _NO_BROADCASTING = re.compile(
 """Sizes that are left to the run time do not broadcast: that is a promise of programs with dynamic sizes."""
 
 
+_OTHER_SIZE = re.compile(rf"{_NO_BROADCASTING.pattern}|shape dimension \d+ mismatch; expected \d+ but have \d+")
+"""Nor is a size taken that another argument, whose size is known, does not have: even where PyTorch does not look."""
+
+
 def _dynamic(p: Prepared) -> str:
     return " (dynamic)" if p.dynamic else ""
 
@@ -248,7 +259,54 @@ def _outcome(p: Prepared, program: Any) -> Outcome:
         return failed(f"accepted{_dynamic(p)}", f"eager raises {p.answer.error[:200]}", p.case)
     if wrong := difference(got, p.answer.results, p.case):
         return failed(f"value{_dynamic(p)}", wrong, p.case)
+    return _at_other_sizes(p, program) if p.dynamic else Outcome("same")
+
+
+def _at_other_sizes(p: Prepared, program: Any) -> Outcome:
+    """Call a program whose sizes are left to the run time with other sizes than those that it was made of."""
+    rng = Random(p.seed ^ 0x512E5)
+    for _ in range(OTHER_SIZES):
+        sizes: dict[int, int] = {}
+        tensors = [_resized(t, hidden, sizes, rng) for t, hidden in zip(p.tensors, p.hidden, strict=True)]
+        rest = iter(tensors)
+        values = [_with(v, rest) for v in p.case.values()]
+        answer = ask_with(p.case, values)
+        shapes = f"at sizes {', '.join(str(list(t.shape)) for t in tensors)}"
+        try:
+            got = program.call_flat(p.name, tensors, as_torch=True)
+        except (RunError, EngineError, RuntimeError, ValueError) as error:
+            if answer.error or _OTHER_SIZE.search(str(error)):
+                continue
+            return failed("run at other sizes", f"{shapes} raises {_short(error)}", p.case)
+        if answer.error:
+            # Many ops of PyTorch refuse what is empty, for no other reason than that it is.
+            if exclusions.is_gap(answer.error) or any(t.numel() == 0 for t in (*tensors, *got)):
+                continue
+            return failed("accepted at other sizes", f"{shapes} eager raises {answer.error[:200]}", p.case)
+        if wrong := difference(got, answer.results, p.case, values):
+            return failed("value at other sizes", f"{shapes} {wrong}", p.case)
     return Outcome("same")
+
+
+def _resized(x: torch.Tensor, hidden: frozenset[int], sizes: dict[int, int], rng: Random) -> torch.Tensor:
+    """A tensor with other sizes along its hidden dims; those that were equal stay so, mostly. Elements are repeated."""
+    for dim in sorted(hidden):
+        old = x.shape[dim]
+        new = sizes.setdefault(old, rng.choice((0, 1, max(old - 1, 0), old + 1, old + 1, 2 * old)))
+        if rng.random() < 0.05:
+            new = old
+        if old == 0 and new:
+            x = torch.ones((*x.shape[:dim], new, *x.shape[dim + 1 :]), dtype=x.dtype)
+        elif new != old:
+            x = x.index_select(dim, torch.arange(new) % max(old, 1))
+    return x
+
+
+def _with(value: Any, tensors: Iterator[torch.Tensor]) -> Any:
+    """An argument with other tensors in it."""
+    if isinstance(value, list):
+        return [_with(v, tensors) for v in value]
+    return next(tensors) if isinstance(value, torch.Tensor) else value
 
 
 def _line(p: Prepared, outcome: Outcome) -> dict[str, Any]:

@@ -277,6 +277,7 @@ def gather(b: LinalgBuilder, x: Tensor, dim: int, index: Tensor, sparse_grad: bo
         flat = gather(b, at_least_1d(b, x), 0, at_least_1d(b, index), sparse_grad)
         return b.reshape(flat, b.sizes(index))
     dim = b.dim(dim, x.rank)
+    check_within(b, b.sizes(index), b.sizes(x), dim, "gather(): the index is larger than the tensor")
     b.check_range(index, b.size(x, dim), OUT_OF_RANGE, negative=False)
 
     def source(position: list[Size], elements: list[Element]) -> list[Size | Element]:
@@ -291,6 +292,13 @@ def take(b: LinalgBuilder, x: Tensor, index: Tensor) -> Tensor:
     size = b.size(flat, 0)
     b.check_range(index, size, OUT_OF_RANGE)
     return read(b, flat, [index], [tuple(range(index.rank))], b.sizes(index), lambda _, e: [wrapped(b, e[0], size)])
+
+
+def check_within(b: LinalgBuilder, inner: Sequence[Size], outer: Sequence[Size], but: int | None, message: str) -> None:
+    """Guard that no size is larger than another one, but along one dim."""
+    for d, (small, large) in enumerate(zip(inner, outer, strict=True)):
+        if d != but:
+            b.guard(b.compare("sle", small, large), message)
 
 
 def at_least_1d(b: LinalgBuilder, x: Tensor) -> Tensor:

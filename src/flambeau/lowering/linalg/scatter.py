@@ -29,6 +29,7 @@ from flambeau.lowering.linalg.builder import LinalgBuilder
 from flambeau.lowering.linalg.index import (
     OUT_OF_RANGE,
     at_least_1d,
+    check_within,
     doubling_passes,
     first_not_below,
     indexing,
@@ -312,8 +313,19 @@ def _index_rows(
 
 @linalg_rule("aten.index_add")
 def index_add(b: LinalgBuilder, x: Tensor, dim: int, index: Tensor, source: Tensor, alpha: Any) -> Tensor:
-    source = at_least_1d(b, source)
+    source = _source(b, x, dim, index, source)
     return _index_rows(b, x, dim, index, lambda at: _scaled(b, b.load(source, at), alpha), "sum")
+
+
+def _source(b: LinalgBuilder, x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
+    """As many slices as there are indices; guards that there are, and that they are slices of x."""
+    source, flat = at_least_1d(b, source), at_least_1d(b, x)
+    wanted = b.sizes(flat)
+    wanted[b.dim(dim, flat.rank)] = b.product(b.sizes(index))
+    if source.rank == flat.rank:
+        for size, own in zip(wanted, b.sizes(source), strict=True):
+            b.same_size(size, own, "the source has a slice for each index, and each of the size of the tensor's own")
+    return source
 
 
 def _scaled(b: LinalgBuilder, value: Element, alpha: Any) -> Element:
@@ -323,7 +335,7 @@ def _scaled(b: LinalgBuilder, value: Element, alpha: Any) -> Element:
 
 @linalg_rule("aten.index_copy")
 def index_copy(b: LinalgBuilder, x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
-    source = at_least_1d(b, source)
+    source = _source(b, x, dim, index, source)
     return _index_rows(b, x, dim, index, lambda at: b.load(source, at), None)
 
 
@@ -341,7 +353,7 @@ def index_fill_tensor(b: LinalgBuilder, x: Tensor, dim: int, index: Tensor, valu
 def index_reduce(
     b: LinalgBuilder, x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, include_self: bool
 ) -> Tensor:
-    source = at_least_1d(b, source)
+    source = _source(b, x, dim, index, source)
     return _index_rows(b, x, dim, index, lambda at: b.load(source, at), reduce, include_self)
 
 
@@ -351,6 +363,7 @@ def put(b: LinalgBuilder, x: Tensor, index: Tensor, source: Tensor, accumulate: 
     flat = b.reshape(x, [b.product(sizes)])
     source = b.reshape(source, [b.product(b.sizes(source))])
     index = b.reshape(index, [b.product(b.sizes(index))])
+    b.same_size(b.size(index, 0), b.size(source, 0), "put(): the source has an element for each index")
     value = _index_rows(b, flat, 0, index, lambda at: b.load(source, at), "sum" if accumulate else None, negative=True)
     return b.reshape(value, sizes)
 
@@ -367,6 +380,9 @@ def _scatter(
         return b.reshape(flat, b.sizes(x))
     dim = b.dim(dim, x.rank)
     sizes = b.sizes(x)
+    check_within(b, b.sizes(index), sizes, dim, "scatter(): the index is larger than the tensor")
+    if isinstance(src, Tensor):
+        check_within(b, b.sizes(index), b.sizes(src), None, "scatter(): the index is larger than the source")
     index, repeated = _unrepeated(b, index, [d for d in range(x.rank) if d != dim], sizes)
     index = b.to(index, dtypes.int64)
     b.check_range(index, sizes[dim], OUT_OF_RANGE, negative=False)
@@ -459,6 +475,12 @@ def masked_scatter(b: LinalgBuilder, x: Tensor, mask: Tensor, source: Tensor) ->
     flags = b.broadcast_to(mask, sizes)
     counts = b.elementwise([b.reshape(flags, [total])], lambda e: e.to(dtypes.int64), dtypes.int64)
     numbers = b.reshape(prefix_sum(b, counts), sizes)
+    if not isinstance(total, int) or not isinstance(available, int) or total > available:
+        b.check_elements(
+            numbers,
+            lambda e: e <= b.element(available, dtypes.int64),
+            "masked_scatter(): the source has fewer elements than the mask chooses",
+        )
     flat = b.reshape(source, [available])
 
     def choose(old: Element, flag: Element, number: Element) -> Element:

@@ -138,9 +138,15 @@ def t(b: LinalgBuilder, x: Tensor) -> Tensor:
     return b.transpose(x, list(reversed(range(x.rank))))
 
 
-@linalg_rule("aten.mT", "aten.adjoint")
+@linalg_rule("aten.mT")
 def mt(b: LinalgBuilder, x: Tensor) -> Tensor:
     return transpose(b, x, -2, -1)
+
+
+@linalg_rule("aten.adjoint", "aten.mH")
+def adjoint(b: LinalgBuilder, x: Tensor) -> Tensor:
+    turned = transpose(b, x, -2, -1) if x.rank else x
+    return b.call("aten.conj", turned) if x.dtype.is_complex else turned
 
 
 @linalg_rule("aten.permute", "aten.permute_copy")
