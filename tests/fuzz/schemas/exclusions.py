@@ -59,6 +59,9 @@ CASTS = frozenset(
 )  # fmt: skip
 """Floats become integers here: what does not fit is not defined in C++, so there is neither NaN nor anything large."""
 
+IN_ORDER = frozenset({"searchsorted", "bucketize", "histogram", "segment_reduce", "_segment_reduce", "embedding_bag"})
+"""These take numbers in order without looking: elements are not repeated."""
+
 POLYNOMIALS = frozenset(
     f"special_{kind}_polynomial_{letter}"
     for kind, letters in {

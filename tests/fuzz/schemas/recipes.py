@@ -132,8 +132,10 @@ def attention(c: Chooser, name: str) -> Given:
     d = c.dtype((torch.float32, torch.float64, torch.float16))
     b, h, n, s, e = (c.rng.randint(1, 3), c.rng.randint(1, 2), c.rng.randint(1, 5), c.rng.randint(1, 5), 4)
     mask = c.tensor((n, s), c.rng.choice((d, torch.bool)), "plain") if c.chance(0.4) else None
+    # Whether a row that nothing is left of is 0 or 0 times the values is up to the kernel that PyTorch chooses.
+    value = c.tensor((b, h, s, 3), d, None if mask is None else "plain")
     return {
-        "query": c.tensor((b, h, n, e), d), "key": c.tensor((b, h, s, e), d), "value": c.tensor((b, h, s, 3), d),
+        "query": c.tensor((b, h, n, e), d), "key": c.tensor((b, h, s, e), d), "value": value,
         "attn_mask": mask, "dropout_p": 0.0, "is_causal": mask is None and c.chance(0.4),
         "scale": c.rng.choice((None, 0.5)), "enable_gqa": False,
     }  # fmt: skip

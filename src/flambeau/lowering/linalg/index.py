@@ -295,10 +295,11 @@ def take(b: LinalgBuilder, x: Tensor, index: Tensor) -> Tensor:
 
 
 def check_within(b: LinalgBuilder, inner: Sequence[Size], outer: Sequence[Size], but: int | None, message: str) -> None:
-    """Guard that no size is larger than another one, but along one dim."""
+    """Guard that no size is larger than another one, but along one dim; where there are no elements, none is."""
+    is_empty = b.compare("eq", b.product(inner), 0)
     for d, (small, large) in enumerate(zip(inner, outer, strict=True)):
         if d != but:
-            b.guard(b.compare("sle", small, large), message)
+            b.guard(b.compare("sle", b.select(is_empty, 0, small), large), message)
 
 
 def at_least_1d(b: LinalgBuilder, x: Tensor) -> Tensor:
