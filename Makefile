@@ -41,7 +41,7 @@ browser:
 	      >/dev/null 2>&1; } || echo "no Chromium, and none can be installed here: the report page will not be tested in a browser"
 
 fuzz: $(INSTALLED) ## Run random cases for hours: KIND is script, fx, schemas or text (ARGS="--seed 17" shows one)
-	@PYTHONPATH=tests $(BIN)/python -m $(if $(filter script,$(KIND)),fuzz,fuzz.$(KIND)) --jobs $(JOBS) $(ARGS)
+	@PYTHONPATH=tests $(BIN)/python -m fuzz.$(KIND) --jobs $(JOBS) $(ARGS)
 
 lint: $(INSTALLED) ## Check format, style and types
 	@$(BIN)/ruff format --check --quiet $(SOURCES) || { echo "run: $(BIN)/ruff format $(SOURCES)"; exit 1; }

@@ -278,4 +278,4 @@ def main(
 
 
 if __name__ == "__main__":
-    sys.exit("run a campaign: python -m fuzz.schemas, fuzz.fx, fuzz.text")
+    sys.exit("run a campaign: python -m fuzz.schemas, fuzz.fx, fuzz.script, fuzz.text")

@@ -1,24 +1,38 @@
-"""Programs by their seeds."""
+"""TorchScript programs by their seeds."""
 
 from __future__ import annotations
 
 from random import Random
 
 import torch
-from fuzz.campaign import Outcome as CampaignOutcome
+from fuzz import campaign
 from fuzz.check import Outcome, check, check_on_iree, together
 from fuzz.programs import generate
 from fuzz.shrink import shrink
 from fuzz.variables import Program
 
-
-def quiet() -> None:
-    """One thread suffices for tensors this small."""
-    torch.set_num_threads(1)
+torch.set_num_threads(1)  # One suffices for tensors this small.
 
 
-def run_seed(seed: int) -> Outcome:
-    return check(generate(Random(seed)))
+def check_seed(seed: int) -> campaign.Outcome:
+    """Check the program of a seed at every stage; what fails is made small, and shown."""
+    program = generate(Random(seed))
+    outcome = check(program)
+    if outcome.status != "failed":
+        return outcome
+    small = shrink(program, lambda p: check(p).kind == outcome.kind)
+    return campaign.Outcome(outcome.status, outcome.stage, f"{check(small).reason}\n{text(small)}")
+
+
+def text(program: Program) -> str:
+    """A program, and the arguments that it takes."""
+    shapes = ", ".join(f"{tuple(s.shape)} {str(s.dtype).removeprefix('torch.')}" for s in program.arguments)
+    return f"{program.source}\narguments: {shapes}"
+
+
+def describe(seed: int) -> str:
+    """The program of a seed."""
+    return text(generate(Random(seed)))
 
 
 ON_IREE = 20
@@ -29,28 +43,23 @@ GROUP = ON_IREE * BATCH
 """The programs of which a batch is taken."""
 
 
-def run_batch(group: int) -> CampaignOutcome:
+def check_group(group: int) -> campaign.Outcome:
     """Run programs of a group on IREE as one; where that fails, one by one. Every fourth has the default profile."""
-    quiet()
     profile = "model" if group % 4 == 0 else "quick"
     seeds = range(group * GROUP, (group + 1) * GROUP, ON_IREE)
-    chosen = {s: p for s in seeds if not (p := generate(Random(s))).buffers and check(p).is_compiled}
+    chosen = {s: p for s in seeds if not (p := generate(Random(s))).buffers and _compiles(p)}
     if not chosen:
-        return CampaignOutcome("rejected")
+        return campaign.Outcome("rejected")
     outcome = check_on_iree(together(list(chosen.values())), profile)
     if outcome.status == "same":
-        return CampaignOutcome("same", profile)
+        return campaign.Outcome("same", profile)
     for seed, program in chosen.items():
         alone = check_on_iree(program, profile)
         if alone.status == "failed":
-            return CampaignOutcome("failed", alone.stage, f"seed {seed}: {alone.reason[:1000]}")
-    return CampaignOutcome("same", f"{profile}, one by one")
+            return campaign.Outcome("failed", alone.stage, f"seed {seed}: {alone.reason[:1000]}\n{text(program)}")
+    return campaign.Outcome("same", f"{profile}, one by one")
 
 
-def shrunk(seed: int) -> tuple[Program, Outcome]:
-    """The smallest program that fails like that of a seed."""
-    program = generate(Random(seed))
-    outcome = check(program)
-    if outcome.status == "failed":
-        program = shrink(program, lambda p: check(p).kind == outcome.kind)
-    return program, check(program)
+def _compiles(program: Program) -> bool:
+    outcome: Outcome = check(program)
+    return outcome.is_compiled

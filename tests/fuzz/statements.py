@@ -160,11 +160,12 @@ class Statements(Expressions):
             raise Dead
         name, old = self.pick(names)
         _, more = self.integer()
-        text, value = self.pick([(f"{name} + 1", old), (f"{name} * 2", old), (f"{name} % 3", old), self.arithmetic()])
+        steps = [(f"{name} + 1", old.sample + 1), (f"{name} * 2", old.sample * 2), (f"{name} % 3", old.sample % 3)]
+        own = [(text, type(old)(sample, old.is_known)) for text, sample in steps]
+        text, value = self.pick([*own, self.arithmetic()])
         self.emit(f"{name} = {text}")
         if not self.is_outer(name):
-            sample = value.sample if text[: len(name)] != name else eval(text, {name: old.sample})
-            self.define(name, type(value)(sample, value.is_known))
+            self.define(name, value)
             return
         data = is_data_int(old) or is_data_int(value) or is_data_int(more) or self.is_data
         changed = data_int() if data else Int(1, False)
