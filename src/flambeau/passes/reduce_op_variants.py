@@ -8,7 +8,7 @@ from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, Operation, SSAValue
 
-from flambeau.diagnostics import CompileError, Diagnostic, diagnostic_for
+from flambeau.diagnostics import CompileError, Diagnostic, Unsupported, diagnostic_for
 from flambeau.dialects.torch import registry
 from flambeau.dialects.torch.emitter import TorchEmitter
 from flambeau.dialects.torch.ops import (
@@ -109,7 +109,11 @@ def _reduce(op: TorchOp, emitter: TorchEmitter, problems: list[Diagnostic]) -> N
         # The value form may take more arguments, all of them optional.
         operands = operands[: len(wanted.arguments)]
         operands += [emitter.constant(a.default) for a in wanted.arguments[len(operands) :]]
-        new = _computed(emitter, name, operands, to_value(written.type))
+        try:
+            new = _computed(emitter, name, operands, to_value(written.type))
+        except Unsupported as error:
+            problems.append(diagnostic_for(op, "reduce op variants", error.reason))
+            return
         emitter.emit(OverwriteTensorContentsOp, (new, written))
         for result in op.results:
             result.replace_all_uses_with(written)
@@ -138,6 +142,8 @@ def _computed(emitter: TorchEmitter, name: str, operands: list[SSAValue], type_:
         dtype = type_.dtype
     if type_.dtype is None or dtype is None or dtype is type_.dtype:
         return emitter.op(name, operands, [type_])[0]
+    if dtype.category > type_.dtype.category:
+        raise Unsupported(f"a result of {dtype} is written to a tensor of {type_.dtype}, which PyTorch refuses")
     (wide,) = emitter.op(name, operands, [vtensor(type_.shape, dtype.torch_type)])
     false, none = emitter.constant(False), emitter.constant(None)
     return emitter.op("aten.to.dtype", (wide, emitter.constant(type_.dtype), false, false, none), [type_])[0]
