@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
 
 from flambeau.diagnostics import CompileError, Diagnostic, reporting
@@ -297,7 +298,7 @@ def lower(module: Module, output: OutputType, tosa_int64: str = "narrow", keep: 
         raise CompileError(
             [Diagnostic("lower", f"a {module.output_type} module cannot be taken to {output}: it is lowered already")]
         )
-    op, timings, origin = module.op, dict(module.timings), module.origin or module
+    op, timings, origin, signatures = module.op, dict(module.timings), module.origin or module, module.signatures
     if module.output_type is OutputType.RAW and not module.signatures:
         from flambeau.torchscript import lower_objects
 
@@ -314,10 +315,22 @@ def lower(module: Module, output: OutputType, tosa_int64: str = "narrow", keep: 
             origin = replace(module, op=before)
             with _reproducible(before, "torch-function-to-torch-backend-pipeline"):
                 op = to_backend_contract(op, keep if output in WHOLE else ())
+            signatures = _with_results(signatures, op)
     if output is not OutputType.TORCH:
         with stage(timings, "lowering"), _reproducible(op, f"torch-backend-to-{output}-backend-pipeline"):
             op = _lowering(output, tosa_int64, keep)(op)
-    return Module(op, module.weights, module.signatures, output, timings, origin)
+    return Module(op, module.weights, signatures, output, timings, origin)
+
+
+def _with_results(signatures: Mapping[str, Signature], op: ModuleOp) -> dict[str, Signature]:
+    """Signatures with the types that the passes have found for the results of functions."""
+    from flambeau.dialects.specs import spec_of
+
+    types = {f.sym_name.data: f.function_type.outputs.data for f in op.ops if isinstance(f, func.FuncOp)}
+    return {
+        name: replace(signature, results=tuple(map(spec_of, types[name]))) if name in types else signature
+        for name, signature in signatures.items()
+    }
 
 
 @contextmanager

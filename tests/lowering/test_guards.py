@@ -267,3 +267,55 @@ def test_parts_that_end_outside_are_refused(target: str) -> None:
     for rows in (5, 3, 2, 0):
         with pytest.raises(RunError, match=r"out of range|outside of it|size of the parts"):
             run(torch.zeros(rows, 2))
+
+
+class Windows(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.unfold(0, 3, 1)
+
+
+class Rows(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        one, two, three, four = x.unbind(0)
+        return one + two - three * four
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("model", [Windows(), Rows()], ids=lambda m: type(m).__name__)
+def test_a_size_that_gives_other_parts_is_refused(model: torch.nn.Module, target: str) -> None:
+    x = torch.arange(8.0).reshape(4, 2)
+    run = of_any_size(model, target, 2)
+    torch.testing.assert_close(run(x), model(x))
+    with pytest.raises(RunError):
+        run(torch.zeros(1, 2))
+
+
+class Updates(torch.nn.Module):
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name = name
+
+    def forward(self, x: torch.Tensor, index: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
+        if self.name == "index_add":
+            return x.index_add(0, index, source)
+        if self.name == "index_copy":
+            return x.index_copy(0, index, source)
+        if self.name == "gather":
+            return x.gather(0, index.unsqueeze(1).expand(-1, source.size(1)))
+        return x.scatter(0, index.unsqueeze(1).expand(-1, x.size(1)), source)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", ["index_add", "index_copy", "gather", "scatter"])
+def test_sources_of_other_sizes_are_not_read_beyond_their_end(name: str, target: str) -> None:
+    shapes = [([-1, -1], torch.float32), ([-1], torch.int64), ([-1, -1], torch.float32)]
+    places = [torchscript.TensorPlaceholder(shape, dtype) for shape, dtype in shapes]
+    model = Updates(name)
+    run = load(torchscript.compile(model, places, output_type=target))
+    x, index, source = torch.zeros(4, 3), integers(2, 0), torch.arange(6.0).reshape(2, 3)
+    assert torch.equal(run(x, index, source), model(x, index, source))
+    wrong = torch.ones(2, 4) if name == "gather" else source[:1]
+    with pytest.raises((RuntimeError, IndexError)):
+        model(x, index, wrong)
+    with pytest.raises(RunError, match=r"larger than|a slice for each index"):
+        run(x, index, wrong)

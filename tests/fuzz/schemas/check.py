@@ -90,27 +90,27 @@ def build(case: Case, answer: Answer, open_dims: Sequence[frozenset[int]] = ()) 
     else:
         operands = [builder.argument(a.type, v) for a, v in zip(case.schema.arguments, bound, strict=True)]
         results = list(builder.op(case.name, operands, [_type(r) for r in answer.results]))
-    results = _unpacked(builder, results, answer)
+    results = _unpacked(builder, results, answer, bool(open_dims))
     builder.emit(func.ReturnOp, results)
     types = [a.type for a in block.args], [r.type for r in results]
     return ModuleOp([func.FuncOp("main", FunctionType.from_lists(*types), Region(block))]), tensors
 
 
-def _unpacked(builder: TorchBuilder, results: Sequence[SSAValue], answer: Answer) -> list[SSAValue]:
+def _unpacked(builder: TorchBuilder, results: Sequence[SSAValue], answer: Answer, is_open: bool) -> list[SSAValue]:
     """Lists as their elements, since only tensors leave a function."""
     from flambeau.dialects.torch.ops import ListUnpackOp
 
     flat: list[SSAValue] = []
     for i, result in enumerate(results):
         if isinstance(result.type, ListType) and i < len(answer.results) and isinstance(answer.results[i], list):
-            types = [_type(t) for t in answer.results[i]]
+            types = [_type(t, is_open) for t in answer.results[i]]
             flat.extend(builder.emit(ListUnpackOp, (result,), types).results)
         else:
             flat.append(result)
     return flat
 
 
-def _type(result: Any) -> Any:
+def _type(result: Any, is_open: bool = False) -> Any:
     if isinstance(result, (list, tuple)):
         types = {_type(r) for r in result}
         return list_of(types.pop() if len(types) == 1 else vtensor())
@@ -119,7 +119,7 @@ def _type(result: Any) -> Any:
     dtype = dtypes.from_torch(result.dtype)
     if dtype is None:
         raise Unsupported(f"dtype {result.dtype}")
-    return type_of(Meta(tuple(result.shape), dtype))
+    return type_of(Meta((None,) * result.dim() if is_open else tuple(result.shape), dtype))
 
 
 def flat(results: Sequence[Any]) -> list[Any]:

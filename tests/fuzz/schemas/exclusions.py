@@ -87,8 +87,10 @@ IMPLEMENTATION = re.compile(
 )
 """PyTorch has no kernel for a dtype or a mix of them. That is a gap and not a meaning: we may well have an answer."""
 
-DEFECTS = re.compile(r"output with shape \[\] doesn't match the broadcast shape")
-"""PyTorch means to take it and fails: logsumexp over all dims, given as []."""
+DEFECTS = re.compile(
+    r"output with shape \[\] doesn't match the broadcast shape|input image .* smaller than kernel size|INTERNAL ASSERT"
+)
+"""PyTorch means to take it and fails: logsumexp over all dims, given as []; pools whose padding it forgets."""
 
 
 def is_gap(error: str) -> bool:

@@ -295,26 +295,28 @@ def _parts(b: LinalgBuilder, x: Tensor, sizes: Sequence[Size], at: int) -> list[
     return parts
 
 
-def _even_parts(b: LinalgBuilder, x: Tensor, at: int, part: Size, count: int | None) -> list[Tensor]:
-    """Parts of one size, the last one perhaps smaller."""
+def _even_parts(b: LinalgBuilder, x: Tensor, at: int, part: Size, count: int | None, of_nothing: int) -> list[Tensor]:
+    """Parts of one size, the last one perhaps smaller; guards that there are so many, or `of_nothing` of them."""
     size = b.size(x, at)
-    if isinstance(size, int) and isinstance(part, int):
-        count = max(-(-size // part), 1) if part else 1
+    found = b.select(b.compare("eq", size, 0), of_nothing, b.ceildiv(size, part) if part != 0 else 1)
+    if isinstance(found, int):
+        count = found
     if count is None:
         raise Unsupported("a split of a dimension whose size is not known gives an unknown number of tensors")
+    b.same_size(count, found, f"dimension {at} gives another number of parts than the program was compiled for")
     sizes = [b.minimum(part, b.maximum(b.sub(size, b.mul(part, i)), 0)) for i in range(count)]
     return _parts(b, x, sizes, at)
 
 
 @linalg_rule("aten.split.Tensor")
 def split(b: LinalgBuilder, x: Tensor, size: Size, dim: int) -> list[Tensor]:
-    return _even_parts(b, x, b.dim(dim, x.rank), size, b.out_length)
+    return _even_parts(b, x, b.dim(dim, x.rank), size, b.out_length, 1)
 
 
 @linalg_rule("aten.chunk")
 def chunk(b: LinalgBuilder, x: Tensor, chunks: int, dim: int) -> list[Tensor]:
     at = b.dim(dim, x.rank)
-    return _even_parts(b, x, at, b.ceildiv(b.size(x, at), chunks), b.out_length or chunks)
+    return _even_parts(b, x, at, b.ceildiv(b.size(x, at), chunks), b.out_length or chunks, chunks)
 
 
 @linalg_rule("aten.tensor_split.sections")
@@ -333,6 +335,7 @@ def unbind(b: LinalgBuilder, x: Tensor, dim: int) -> list[Tensor]:
     count = x.shape[at] if x.shape[at] is not None else b.out_length
     if count is None:
         raise Unsupported("unbind of a dimension whose size is not known gives an unknown number of tensors")
+    b.same_size(count, b.size(x, at), f"dimension {at} gives another number of parts than the program was compiled for")
     return [b.squeeze(_slice(b, x, at, i, 1), [at]) for i in range(count)]
 
 
@@ -428,6 +431,7 @@ def unfold(b: LinalgBuilder, x: Tensor, dim: int, size: int, step: int) -> Tenso
         return b.reshape(x, [1])
     at = b.dim(dim, x.rank)
     sizes = b.sizes(x)
+    b.guard(b.compare("sle", size, sizes[at]), "unfold(): the window is larger than the dimension")
     windows = b.add(b.floordiv(b.sub(sizes[at], size), step), 1)
 
     def source(*p: SSAValue) -> Any:
