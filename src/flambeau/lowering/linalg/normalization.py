@@ -122,9 +122,12 @@ def _scale_and_shift(
     return b.elementwise_over(operands, b.sizes(x), body, dtype)
 
 
-def _last(x: Tensor, dims: int) -> tuple[list[int], list[int]]:
-    """The leading dims, and the given number of trailing ones."""
-    return list(range(x.rank - dims)), list(range(x.rank - dims, x.rank))
+def _last(b: LinalgBuilder, x: Tensor, shape: Sequence[Size]) -> tuple[list[int], list[int]]:
+    """The leading dims, and the trailing ones, which have to be of the given shape."""
+    first = x.rank - len(shape)
+    for dim, size in enumerate(shape, first):
+        b.same_size(size, b.size(x, dim), f"dimension {dim} does not have the size that is normalised")
+    return list(range(first)), list(range(first, x.rank))
 
 
 # --- Layer norm and RMS norm ---
@@ -134,7 +137,7 @@ def _last(x: Tensor, dims: int) -> tuple[list[int], list[int]]:
 def native_layer_norm(
     b: LinalgBuilder, x: Tensor, shape: Sequence[Size], weight: Tensor | None, bias: Tensor | None, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    leading, trailing = _last(x, len(shape))
+    leading, trailing = _last(b, x, shape)
     mean, _, inverse = _statistics(b, x, trailing, eps)
     result = _scale_and_shift(b, x, mean, inverse, leading, weight, bias, trailing, b.out_dtype)
     statistics = [b.to(keep(b, t, x, trailing), b.outs[i][1]) for i, t in ((1, mean), (2, inverse)) if len(b.outs) == 3]
@@ -152,7 +155,7 @@ def layer_norm(
 def fused_rms_norm(
     b: LinalgBuilder, x: Tensor, shape: Sequence[Size], weight: Tensor | None, eps: float | None
 ) -> tuple[Tensor, Tensor]:
-    leading, trailing = _last(x, len(shape))
+    leading, trailing = _last(b, x, shape)
     if eps is None:
         # The spacing of the numbers in which PyTorch computes.
         eps = 2.0**-52 if x.dtype.real is dtypes.float64 else 2.0**-23
