@@ -135,7 +135,8 @@ class Interpreter:
             a.detach() if isinstance(a, torch.Tensor) and isinstance(t, VTensorType) else a
             for a, t in zip(arguments, wanted, strict=True)
         ]
-        with torch.no_grad():
+        # The casts of a region are ops of the program; the region that the caller stands in adds none.
+        with torch.no_grad(), torch.autocast("cpu", enabled=False):
             results = self.run(function, [*receiver, *given])
             return self._apart(function, given, results)
 
