@@ -20,10 +20,10 @@ from xdsl.dialects.builtin import ModuleOp
 
 from flambeau.diagnostics import CompileError, Diagnostic
 from flambeau.frontends.fx.assignments import noted_assignments, refuse_lost_assignments
+from flambeau.frontends.fx.autocast import ambient_autocast
 from flambeau.frontends.fx.expansion import TRACING
 from flambeau.frontends.fx.exported import Keep, import_exported_program, import_graph_module
 from flambeau.frontends.fx.pytrees import register_known_containers
-from flambeau.frontends.fx.regions import ambient_autocast
 from flambeau.frontends.fx.state import NumberChange, memory_of, noted_numbers, untouched
 from flambeau.ir.locations import location_of_trace
 from flambeau.ir.module import Signature, Weights

@@ -74,8 +74,11 @@ def trace(node: Node, decomposition: Callable[..., Any]) -> tuple[GraphModule, l
         with TRACING, warnings.catch_warnings():
             # What PyTorch warns of is how it decomposes, which is no concern of the user's.
             warnings.simplefilter("ignore")
-            # Without mkldnn, recurrent layers decompose to ATen ops and not to kernels of one CPU library.
-            with torch.no_grad(), torch.backends.mkldnn.flags(enabled=False), mode:
+            # Without mkldnn, recurrent layers decompose to ATen ops and not to kernels of one CPU library. The region
+            # of autocast that the caller stands in need not be that of the node.
+            with (
+                torch.no_grad(), torch.backends.mkldnn.flags(enabled=False), torch.autocast("cpu", enabled=False), mode
+            ):  # fmt: skip
                 traced = make_fx(body, tracing_mode="real", _allow_non_fake_inputs=True)(*metas)
     except (NotImplementedError, GuardOnDataDependentSymNode, PendingUnbackedSymbolNotFound):
         # Some decompositions look at values, which fake tensors do not have. The op stays whole, and whoever

@@ -19,10 +19,11 @@ from flambeau.dialects.specs import spec_of
 from flambeau.dialects.torch.types import NonValueTensorType, TensorType
 from flambeau.frontends.fx.aliasing import Aliasing, analyze
 from flambeau.frontends.fx.assignments import assigned_buffers, copies_into_buffers
+from flambeau.frontends.fx.autocast import Autocast
 from flambeau.frontends.fx.guards import emit_guards
 from flambeau.frontends.fx.importer import GraphImporter, finish_function, raise_problems
 from flambeau.frontends.fx.quantized import inline_bytes
-from flambeau.frontends.fx.regions import Autocast, attribute_of, flattened, without_regions
+from flambeau.frontends.fx.regions import attribute_of, flattened, without_regions
 from flambeau.frontends.fx.state import State, are_one, place_in, refusal, sharing, whole_of
 from flambeau.frontends.fx.types import Problem, location_of_node, type_of
 from flambeau.frontends.tensors import INLINE_BYTES

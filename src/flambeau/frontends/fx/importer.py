@@ -60,6 +60,7 @@ from flambeau.frontends.fx.aliasing import (
     statistics_of,
     updates_statistics,
 )
+from flambeau.frontends.fx.autocast import Autocast, autocast_of, call_in_region, under_autocast
 from flambeau.frontends.fx.expansion import IN_TRAINING, expand, kernel_of, trace
 from flambeau.frontends.fx.guards import emit_rank_guards
 from flambeau.frontends.fx.quantized import inline_bytes
@@ -240,7 +241,7 @@ class GraphImporter:
         regions = []
         for branch in branches:
             block = Block()
-            results = self._in_region(block, owner, branch, arguments)
+            results = self._in_region(block, owner, branch, arguments, autocast_of(node))
             with self._inside(block):
                 self.emitter.emit(IfYieldOp, results)
             regions.append(Region(block))
@@ -261,26 +262,29 @@ class GraphImporter:
         first, more = _map_values(self.resolve(carried), self.value), _map_values(self.resolve(extra), self.value)
         types = [type_of(m) for m in _metas(node)]
         inits = [self._as(v, t) for v, t in zip(first, types, strict=True)]
-        (going,) = self._import_body(owner, condition, [*inits, *more])
+        autocast = autocast_of(node)
+        (going,) = self._import_body(owner, condition, [*inits, *more], autocast)
         start = self._flag(going)
         block = Block(arg_types=[INT, *types])
-        nexts = self._in_region(block, owner, body, [*block.args[1:], *more])
+        nexts = self._in_region(block, owner, body, [*block.args[1:], *more], autocast)
         with self._inside(block):
             nexts = [self._as(v, t) for v, t in zip(nexts, types, strict=True)]
-            (going,) = self._import_body(owner, condition, [*nexts, *more])
+            (going,) = self._import_body(owner, condition, [*nexts, *more], autocast)
             self.emitter.emit(LoopConditionOp, (self._flag(going), *nexts))
         trip = self.emitter.constant((1 << 63) - 1)
         op = self.emitter.emit(LoopOp, (trip, start, *inits), types, regions=[Region(block)])
         self.values[node] = self._bound(node, op.results)
 
-    def _in_region(self, block: Block, owner: Any, body: Any, arguments: Sequence[Any]) -> list[SSAValue]:
+    def _in_region(
+        self, block: Block, owner: Any, body: Any, arguments: Sequence[Any], autocast: Autocast
+    ) -> list[SSAValue]:
         with self._inside(block):
-            return [self.operand(v) for v in self._import_body(owner, body, arguments)]
+            return [self.operand(v) for v in self._import_body(owner, body, arguments, autocast)]
 
-    def _import_body(self, owner: Any, body: Any, arguments: Sequence[Any]) -> list[Any]:
+    def _import_body(self, owner: Any, body: Any, arguments: Sequence[Any], autocast: Autocast) -> list[Any]:
         """Import a graph where the emitter stands; gives its outputs."""
         module = attribute_of(owner, str(body.target))
-        graph = without_regions(module.graph, module)
+        graph = without_regions(module.graph, module, autocast)
         aliasing = analyze(graph)
         for node in graph.nodes:
             if node.op in ("placeholder", "get_attr") and aliasing.is_mutable(node):
@@ -394,10 +398,19 @@ class GraphImporter:
             return
         if schema.is_mutable and (kernel := kernel_of(target)) is not None:
             # Nobody knows what it writes but its own kernel.
-            inner = trace(node, kernel)
+            inner = trace(node, under_autocast(autocast_of(node), kernel))
             if inner is None:
                 raise Problem("its kernel looks at the values of tensors", "Write it with ops of PyTorch.")
             self._inline_expansion(node, *inner, aliased=True)
+            return
+        if autocast_of(node) is not None:
+            inner = trace(node, call_in_region(node))
+            if inner is None:
+                raise Problem(
+                    "it looks at the values of tensors, and what autocast does inside of it is not known",
+                    "Call it in a region of its own: with torch.autocast('cpu', enabled=False).",
+                )
+            self._inline_expansion(node, *inner)
             return
         mutable = self.aliasing.is_mutable(node)
         if mutable and (name in DEPEND_ON_STRIDES or name in STRIDED):

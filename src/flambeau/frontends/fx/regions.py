@@ -6,24 +6,18 @@ In one graph, a write inside of a region is a write like any other: whoever look
 from __future__ import annotations
 
 import operator
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from typing import Any
 
-import torch
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import map_arg
-from torch.utils._python_dispatch import TorchDispatchMode
 
-from flambeau.frontends.fx.expansion import TRACING, fake_mode_of
-from flambeau.ir import dtypes
+from flambeau.frontends.fx.autocast import BOUNDS, ENTER, EXIT, Autocast, apply_autocast, entered
 
 _INLINED = frozenset({
     "wrap_with_set_grad_enabled", "wrap_with_autocast", "wrap", "checkpoint", "tag_activation_checkpoint",
     "invoke_subgraph",
 })  # fmt: skip
-
-Autocast = tuple[Any, ...] | None
-"""Device, dtype and whether it is on: what `torch.autocast` is called with. None outside of such a region."""
 
 
 def without_regions(graph: Graph, owner: Any, autocast: Autocast = None) -> Graph:
@@ -38,18 +32,11 @@ def flattened(
 
     It is the same graph if there is nothing to do.
     """
-    if not autocast and not dropped and not any(_is_region(node) for node in graph.nodes):
+    if not autocast and not dropped and not any(_is_region(n) or n.target in BOUNDS for n in graph.nodes):
         return graph, {node: node for node in graph.nodes}
     flat, values = Graph(), dict.fromkeys(dropped)
     flat.output(_copy_nodes(flat, graph, owner, "", values, autocast))
     return flat, values
-
-
-def ambient_autocast() -> Autocast:
-    """The autocast region in which the caller stands."""
-    if not torch.is_autocast_enabled("cpu"):
-        return None
-    return ("cpu", torch.get_autocast_dtype("cpu"), True)
 
 
 def _is_region(node: Node) -> bool:
@@ -65,12 +52,18 @@ def _copy_nodes(flat: Graph, graph: Graph, owner: Any, path: str, values: dict[N
     def value_of(node: Node) -> Any:
         return values[node]
 
+    around: list[Autocast] = []
     for node in graph.nodes:
         if node.op == "output":
             return map_arg(node.args[0], value_of)
         if node in values:  # an input, or dropped
             continue
-        if _is_region(node):
+        if node.target is ENTER:
+            around.append(autocast)
+            autocast = entered(node.args, autocast)
+        elif node.target is EXIT:
+            autocast = around.pop()
+        elif _is_region(node):
             values[node] = _copy_region(flat, node, owner, path, values, autocast)
         elif node.target is operator.getitem and isinstance(found := values[node.args[0]], (list, tuple)):
             values[node] = found[node.args[1]]
@@ -79,8 +72,8 @@ def _copy_nodes(flat: Graph, graph: Graph, owner: Any, path: str, values: dict[N
             copy.target = path + str(node.target)
         else:
             values[node] = copy = flat.node_copy(node, value_of)
-            if autocast and hasattr(node.target, "_schema"):
-                _insert_casts(flat, copy, autocast)
+            if autocast and node.op == "call_function":
+                apply_autocast(flat, copy, autocast)
     return None
 
 
@@ -90,8 +83,7 @@ def _copy_region(flat: Graph, node: Node, owner: Any, path: str, values: dict[No
     body = attribute_of(owner, target)
     assert isinstance(body, GraphModule)
     if getattr(node.target, "__name__", "") == "wrap_with_autocast":
-        device, dtype, enabled = (*node.args[:at], None, None)[:3]
-        autocast = (device, dtype, enabled) if device == "cpu" and enabled else None
+        autocast = entered(node.args[:at], autocast)
     operands = [a for a in node.args[at + 1 :] if not isinstance(a, str)]  # a string is a region's own name
     inner = [n for n in body.graph.nodes if n.op == "placeholder"]
     bound: dict[Node, Any] = {
@@ -105,55 +97,3 @@ def attribute_of(owner: Any, target: str) -> Any:
     for part in target.split("."):
         owner = getattr(owner, part)
     return owner
-
-
-# Autocast. PyTorch records the ops of such a region without the casts that it makes of their operands.
-
-
-class _Casts(TorchDispatchMode):
-    """Records which of some tensors are cast before an op's kernel is reached."""
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.seen: list[tuple[Any, torch.dtype]] = []
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        if func is torch.ops.aten._to_copy.default and kwargs.get("dtype") is not None:
-            self.seen.append((args[0], kwargs["dtype"]))
-        return func(*args, **kwargs)
-
-
-def _insert_casts(flat: Graph, node: Node, autocast: tuple[Any, ...]) -> None:
-    """Cast the operands of an op as autocast does."""
-    schema: Any = node.target._schema  # type: ignore[union-attr]
-    if schema.is_mutable or schema.name in ("aten::to", "aten::_to_copy", "aten::type_as"):
-        return
-    metas: dict[Node, Any] = {n: n.meta.get("val") for n in node.all_input_nodes}
-    if not any(isinstance(m, torch.Tensor) and m.is_floating_point() for m in metas.values()):
-        return
-    casts = _casts(node, metas, (*autocast[:2], True))
-    if any(isinstance(a, torch.dtype) for a in (*node.args, *node.kwargs.values())):
-        own = _casts(node, metas, (*autocast[:2], False))  # the op casts by itself
-        casts = {key: dtype for key, dtype in casts.items() if own.get(key) is not dtype}
-    if not casts:
-        return
-    replaced: dict[Node, Node] = {}
-    with flat.inserting_before(node):
-        for source, meta in metas.items():
-            if id(meta) in casts:
-                dtype = casts[id(meta)]
-                cast = flat.call_function(torch.ops.aten.to.dtype, (source, dtype))
-                cast.meta = {**node.meta, "val": meta.to(dtype)}
-                replaced[source] = cast
-    node.args = map_arg(node.args, lambda n: replaced.get(n, n))
-    node.kwargs = map_arg(node.kwargs, lambda n: replaced.get(n, n))
-
-
-def _casts(node: Node, metas: dict[Node, Any], autocast: Sequence[Any]) -> dict[int, torch.dtype]:
-    device, dtype, enabled = autocast
-    args, kwargs = map_arg((node.args, node.kwargs), lambda n: metas[n])
-    region = torch.autocast(device, dtype=dtype, enabled=enabled, cache_enabled=False)
-    with TRACING, torch.no_grad(), fake_mode_of(list(metas.values()), node), _Casts() as casts, region:
-        node.target(*args, **kwargs)  # type: ignore[operator]
-    return {id(tensor): to for tensor, to in casts.seen if dtypes.from_torch(to) is not None}
