@@ -41,6 +41,7 @@ REFUSALS = [
     "whose strides only the run time knows",
     "this op gives several views, which are not followed",
     "may have been written through an alias, and the program does not tell",  # reshape of dynamic sizes
+    "sizes that only the run time knows decide if it gives a view",
 ]
 """Why a program may be refused."""
 
@@ -49,6 +50,7 @@ CALL_REFUSALS = [
     "share memory, and the program writes",
     "several elements at one place",
     "has size 1, for which the rank differs",
+    "has size 1, for which a copy is a view or a view a copy",
     "of an argument does not have the size",
     "bind_symbolic_shape",
     "a size is not one that the program was compiled for",

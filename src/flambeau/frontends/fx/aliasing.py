@@ -53,7 +53,7 @@ def analyze(graph: Graph, also: Sequence[Node] = ()) -> Aliasing:
     result = Aliasing()
     writes: list[Node] = list(also)
     for node in graph.nodes:
-        writes.extend(_written_by(node))
+        writes.extend(written_by(node))
     if not writes:
         return result
     for node in graph.nodes:
@@ -81,7 +81,7 @@ def analyze(graph: Graph, also: Sequence[Node] = ()) -> Aliasing:
     return result
 
 
-def _written_by(node: Node) -> Iterator[Node]:
+def written_by(node: Node) -> Iterator[Node]:
     """The nodes whose tensors an op writes."""
     schema = schema_of(node)
     if schema is not None and updates_statistics(schema, node):
@@ -95,7 +95,7 @@ def is_written_later(node: Node, aliasing: Aliasing) -> bool:
     """Whether an op behind this one writes to storage that its result may share."""
     root, later = aliasing.root(node), node.next
     while later.op not in ("output", "root"):
-        if any(aliasing.root(n) is root for n in _written_by(later)):
+        if any(aliasing.root(n) is root for n in written_by(later)):
             return True
         later = later.next
     return False

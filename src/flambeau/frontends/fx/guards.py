@@ -6,7 +6,7 @@ writes down that there are two; a call for which there are three must not be ans
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -46,17 +46,21 @@ def emit_guards(emitter: TorchEmitter, placeholders: Iterable[Node], values: dic
     seen: set[Any] = set()
     for guard in env.guards if env is not None else ():
         expr = env.replace(guard.expr)
-        if type(expr).__name__ not in _RELATIONS or expr in seen or not expr.free_symbols <= sizes.keys():
+        if expr in seen or not is_checked(expr) or not expr.free_symbols <= sizes.keys():
             continue
         seen.add(expr)
-        if type(expr).__name__ == "GreaterThan" and expr.args[1] == 2:
-            continue
         left, right = (_number(emitter, side, sizes) for side in expr.args)
         if left is None or right is None:
             continue
         (holds,) = emitter.op(_RELATIONS[type(expr).__name__], (left, right), [BOOL])
         message = StringAttr(f"a size is not one that the program was compiled for: {expr} does not hold")
         emitter.emit(RuntimeAssertOp, (holds,), (), {"message": message})
+
+
+def is_checked(expr: Any) -> bool:
+    """Whether an assumption about sizes is one that is checked."""
+    kind = type(expr).__name__
+    return kind in _RELATIONS and not (kind == "GreaterThan" and expr.args[1] == 2)
 
 
 def emit_rank_guards(emitter: TorchEmitter, node: Node, value: SSAValue) -> None:
@@ -74,6 +78,22 @@ def emit_rank_guards(emitter: TorchEmitter, node: Node, value: SSAValue) -> None
             (holds,) = emitter.op("aten.ne.int", (size, emitter.constant(1)), [BOOL])
             message = StringAttr(f"dimension {dim} of a tensor that is squeezed has size 1, for which the rank differs")
             emitter.emit(RuntimeAssertOp, (holds,), (), {"message": message})
+
+
+def emit_view_guards(emitter: TorchEmitter, op: str, value: SSAValue, dims: Iterable[Sequence[int]]) -> None:
+    """Check that no set of dims has all sizes 1, for which an op gives a copy instead of a view, or a view instead."""
+    for group in dims:
+        sizes = [emitter.op("aten.size.int", (value, emitter.constant(dim)), [INT])[0] for dim in group]
+        largest = sizes[0]
+        for size in sizes[1:]:
+            (largest,) = emitter.op("prim.max.int", (largest, size), [INT])
+        (holds,) = emitter.op("aten.ne.int", (largest, emitter.constant(1)), [BOOL])
+        names = " and ".join(map(str, group))
+        message = StringAttr(
+            f"dimension {names} of the operand of {op} has size 1, for which a copy is a view or a view a copy: "
+            "the program, which writes to one of the two, was not compiled for it"
+        )
+        emitter.emit(RuntimeAssertOp, (holds,), (), {"message": message})
 
 
 def _number(emitter: TorchEmitter, expr: Any, sizes: dict[Any, tuple[SSAValue, int | None]]) -> SSAValue | None:

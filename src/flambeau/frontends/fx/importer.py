@@ -62,7 +62,7 @@ from flambeau.frontends.fx.aliasing import (
 )
 from flambeau.frontends.fx.autocast import Autocast, autocast_of, call_in_region, under_autocast
 from flambeau.frontends.fx.expansion import IN_TRAINING, expand, kernel_of, trace
-from flambeau.frontends.fx.guards import emit_rank_guards
+from flambeau.frontends.fx.guards import emit_rank_guards, emit_view_guards
 from flambeau.frontends.fx.quantized import inline_bytes
 from flambeau.frontends.fx.regions import attribute_of, without_regions
 from flambeau.frontends.fx.schemas import (
@@ -83,6 +83,7 @@ from flambeau.frontends.fx.types import (
     location_of_node,
     type_of,
 )
+from flambeau.frontends.fx.view_or_copy import deciding_dims, makes_difference
 from flambeau.frontends.tensors import INLINE_BYTES, TensorTable
 from flambeau.ir import dtypes
 from flambeau.ir.module import Weights
@@ -413,8 +414,10 @@ class GraphImporter:
             self._inline_expansion(node, *inner)
             return
         mutable = self.aliasing.is_mutable(node)
-        if mutable and (name in DEPEND_ON_STRIDES or name in STRIDED):
+        if mutable and name in STRIDED:
             self.lying.add(first_argument(node))
+        if name in DEPEND_ON_STRIDES and self.aliasing.written:
+            self._require_same_view(name, node)
         of_view = mutable and not schema.is_mutable and self._is_perhaps_view(schema, node)
         # What is given back as it is can as well be a copy, if nobody writes to it any more.
         of_view = of_view and (schema.is_view or is_written_later(node, self.aliasing))
@@ -446,6 +449,13 @@ class GraphImporter:
         self.values[node] = self._results(node, name, schema, operands, is_alias)
         if op_name(target) in RESHAPING and isinstance(node.args[0], Node):
             self.values[node.args[0]] = self.values[node]
+
+    def _require_same_view(self, name: str, node: Node) -> None:
+        """Note that an op must give a view at run time if it did so where it was traced, and a copy if it did not."""
+        source = first_argument(node)
+        if makes_difference(node, source, self.aliasing):
+            self.lying.add(source)
+            emit_view_guards(self.emitter, name, self.resolve(source), deciding_dims(node, source))
 
     def _is_perhaps_view(self, schema: Schema, node: Node) -> bool:
         """Whether an op that need not give a view does so here."""

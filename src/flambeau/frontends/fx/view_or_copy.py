@@ -1,0 +1,100 @@
+"""Ops that give a view or a copy, as strides have it: where that makes a difference, and whether sizes decide it.
+
+`x.t().reshape(-1)` is a copy, but a view of an `x` with one row. Only who writes to one of the two, and looks at the
+other, can tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import product
+from typing import Any
+
+import torch
+from torch.fx import Node
+from torch.fx.node import map_arg
+
+from flambeau.frontends.fx.aliasing import Aliasing, is_view, is_written_later, written_by
+from flambeau.frontends.fx.guards import is_checked
+from flambeau.frontends.fx.types import Problem, known_size
+
+_MOST = 1000
+"""How many combinations of sizes are tried."""
+
+
+def makes_difference(node: Node, source: Node, aliasing: Aliasing) -> bool:
+    """Whether a program behaves differently if an op gives a copy of its source instead of a view, or a view instead.
+
+    It does if one of the two is written behind the op and the other is read behind that, or seen by the caller.
+    """
+    mine, theirs = aliasing.root(node), aliasing.root(source)
+    if mine is theirs:
+        return is_written_later(node, aliasing)
+    other = {mine: theirs, theirs: mine}
+    changed: set[Node] = set()
+    later = node.next
+    while later.op != "root":
+        if any(aliasing.root(read) in changed for read in later.all_input_nodes):
+            return True
+        changed |= {other[root] for n in written_by(later) if (root := aliasing.root(n)) in other}
+        later = later.next
+    return any(n.op in ("placeholder", "get_attr") and aliasing.root(n) in changed for n in node.graph.nodes)
+
+
+def deciding_dims(node: Node, source: Node) -> list[tuple[int, ...]]:
+    """List the sets of the source's dims whose sizes must not all be 1, lest a view become a copy or a copy a view."""
+    meta = source.meta.get("val")
+    if not isinstance(meta, torch.Tensor):
+        return []
+    dynamic = [d for d, size in enumerate(meta.shape) if known_size(size) is None]
+    expected = is_view(node, source)
+    found: set[frozenset[int]] = set()
+    for sizes in _assignments(meta):
+        try:
+            operands: dict[Node, Any] = {n: _with_sizes(n.meta.get("val"), sizes) for n in node.all_input_nodes}
+            args, kwargs = map_arg((node.args, node.kwargs), operands.__getitem__)
+            result = node.target(*args, **kwargs)  # type: ignore[operator]
+        except (RuntimeError, TypeError, ValueError, ZeroDivisionError):
+            continue  # There are no such tensors, or PyTorch does not take them.
+        whole = operands[source]
+        # What is empty is not written.
+        if whole.numel() and (result.untyped_storage()._cdata == whole.untyped_storage()._cdata) is not expected:
+            found.add(frozenset(d for d in dynamic if whole.shape[d] == 1))
+    if frozenset() in found:
+        raise Problem(
+            "sizes that only the run time knows decide if it gives a view, and somebody writes to it or to its source",
+            "clone() its result.",
+        )
+    return sorted(tuple(sorted(dims)) for dims in found if not any(less < dims for less in found))
+
+
+def _assignments(meta: torch.Tensor) -> Iterator[Mapping[Any, Any]]:
+    """Give small numbers to the symbols in a tensor's sizes and strides, all combinations that a call can have."""
+    import sympy
+
+    symbolic = [n for n in (*meta.shape, *meta.stride()) if known_size(n) is None]
+    symbols = sorted(set().union(*(n.node.expr.free_symbols for n in symbolic)), key=str)
+    if not symbols:
+        return
+    env = symbolic[0].node.shape_env
+    guards = [expr for guard in env.guards if is_checked(expr := env.replace(guard.expr))]
+    ranges = (range(5), range(1, 5), range(1, 4), range(1, 3))
+    numbers = next((r for r in ranges if len(r) ** len(symbols) <= _MOST), ranges[-1])
+    for chosen in product(map(sympy.Integer, numbers), repeat=len(symbols)):
+        sizes = dict(zip(symbols, chosen, strict=True))
+        if not any(guard.xreplace(sizes) == sympy.false for guard in guards):
+            yield sizes
+
+
+def _with_sizes(value: Any, sizes: Mapping[Any, Any]) -> Any:
+    """A tensor without contents, or a number, with numbers for symbols."""
+
+    def number(n: Any) -> int:
+        return n if isinstance(n, int) else int(n.node.expr.xreplace(sizes))
+
+    if isinstance(value, torch.SymInt):
+        return number(value)
+    if not isinstance(value, torch.Tensor):
+        return value
+    shape, strides = list(map(number, value.shape)), list(map(number, value.stride()))
+    return torch.empty_strided(shape, strides, dtype=value.dtype, device="meta")
