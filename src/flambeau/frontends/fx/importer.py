@@ -83,7 +83,7 @@ from flambeau.frontends.fx.types import (
     location_of_node,
     type_of,
 )
-from flambeau.frontends.fx.view_or_copy import deciding_dims, makes_difference
+from flambeau.frontends.fx.view_or_copy import deciding_dims, layout_sources, makes_difference
 from flambeau.frontends.tensors import INLINE_BYTES, TensorTable
 from flambeau.ir import dtypes
 from flambeau.ir.module import Weights
@@ -454,7 +454,7 @@ class GraphImporter:
         """Note that an op must give a view at run time if it did so where it was traced, and a copy if it did not."""
         source = first_argument(node)
         if makes_difference(node, source, self.aliasing):
-            self.lying.add(source)
+            self.lying |= layout_sources(source)
             emit_view_guards(self.emitter, name, self.resolve(source), deciding_dims(node, source))
 
     def _is_perhaps_view(self, schema: Schema, node: Node) -> bool:

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 from torch.fx.node import map_arg
+from torch.utils import _pytree as pytree
 
 from flambeau.frontends.fx.aliasing import Aliasing, is_view, is_written_later, written_by
 from flambeau.frontends.fx.guards import is_checked
@@ -68,6 +69,35 @@ def deciding_dims(node: Node, source: Node) -> list[tuple[int, ...]]:
     return sorted(tuple(sorted(dims)) for dims in found if not any(less < dims for less in found))
 
 
+def layout_sources(node: Node) -> set[Node]:
+    """Find the nodes whose strides decide those of a node: itself, and operands whose layout its ops keep."""
+    found, open_ = {node}, [node]
+    while open_:
+        user = open_.pop()
+        for operand in user.all_input_nodes:
+            if operand not in found and _keeps_layout(user, operand):
+                found.add(operand)
+                open_.append(operand)
+    return found
+
+
+def _keeps_layout(node: Node, operand: Node) -> bool:
+    """Whether how an operand lies in memory changes how the result does."""
+    parts = pytree.tree_leaves(operand.meta.get("val"))
+    if not any(isinstance(part, torch.Tensor) and part.dim() > 1 for part in parts):
+        return False
+    strides = []
+    for turned in (None, operand):
+        try:
+            operands: dict[Node, Any] = {n: _with_hints(n.meta.get("val"), n is turned) for n in node.all_input_nodes}
+            args, kwargs = map_arg((node.args, node.kwargs), operands.__getitem__)
+            result = node.target(*args, **kwargs)  # type: ignore[operator]
+        except Exception:
+            return True  # It does not run like that, or not without contents.
+        strides.append([t.stride() for t in pytree.tree_leaves(result) if isinstance(t, torch.Tensor)])
+    return strides[0] != strides[1]
+
+
 def _assignments(meta: torch.Tensor) -> Iterator[Mapping[Any, Any]]:
     """Give small numbers to the symbols in a tensor's sizes and strides, all combinations that a call can have."""
     import sympy
@@ -84,6 +114,20 @@ def _assignments(meta: torch.Tensor) -> Iterator[Mapping[Any, Any]]:
         sizes = dict(zip(symbols, chosen, strict=True))
         if not any(guard.xreplace(sizes) == sympy.false for guard in guards):
             yield sizes
+
+
+def _with_hints(value: Any, is_turned: bool) -> Any:
+    """A tensor without contents of the sizes of the examples, in order in memory or in the opposite order."""
+    if isinstance(value, torch.SymInt):
+        return value.node.hint
+    if isinstance(value, (list, tuple)):
+        return [_with_hints(v, is_turned) for v in value]
+    if not isinstance(value, torch.Tensor):
+        return value
+    shape = [n if isinstance(n, int) else n.node.hint for n in value.shape]
+    if is_turned:
+        return torch.empty(shape[::-1], dtype=value.dtype, device="meta").permute(*range(len(shape))[::-1])
+    return torch.empty(shape, dtype=value.dtype, device="meta")
 
 
 def _with_sizes(value: Any, sizes: Mapping[Any, Any]) -> Any:
