@@ -147,6 +147,11 @@ def test_sizes_that_must_differ_are_refused_while_compiling() -> None:
         flambeau.compile(program, (numbers(4, 7), numbers(3)), dynamic_shapes=shapes)
 
 
+def writes_before_a_reshape(x: Tensor) -> Tensor:
+    x.add_(1)
+    return x.reshape(-1) * 2
+
+
 def through_a_sum(x: Tensor) -> Tensor:
     y = (x.split(2, 0)[0] + 1).relu()
     y.reshape(-1).add_(1)
@@ -160,7 +165,8 @@ def through_a_product(x: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize(
-    ("function", "counts"), [(source_is_written, True), (through_a_sum, True), (through_a_product, False)]
+    ("function", "counts"),
+    [(source_is_written, True), (through_a_sum, True), (through_a_product, False), (writes_before_a_reshape, False)],
 )
 def test_how_an_argument_lies_in_memory_counts_where_it_decides(
     function: Callable[[Tensor], Tensor], counts: bool

@@ -255,6 +255,29 @@ def test_writes_with_dynamic_sizes(function: Callable[[Tensor], Any]) -> None:
         assert_same(pytree.tree_leaves(run(x)), pytree.tree_leaves(function(x)))
 
 
+def less_than_itself(x: Tensor) -> Tensor:
+    x.view(1, -1).lt_(x)
+    return x * 2
+
+
+def minus_its_diagonal(x: Tensor) -> Tensor:
+    y = x.expand(3, 3).clone()
+    return y.sub_(y.diagonal())
+
+
+# Eager PyTorch leaves it to its loops what they read of a part that they have written.
+@pytest.mark.parametrize(
+    ("function", "expected"), [(less_than_itself, torch.zeros(3)), (minus_its_diagonal, torch.zeros(3, 3))]
+)
+@pytest.mark.parametrize("stage", ["raw", "torch"])
+def test_an_operand_that_shares_memory_with_what_is_written_is_read_before(
+    function: Callable[[Tensor], Tensor], expected: Tensor, stage: str
+) -> None:
+    x = torch.tensor([2.0, 0.0, 0.5, 0.0, -1.0, 0.0])[::2]
+    module = flambeau.compile(function, (x.clone(),), output_type=stage)
+    assert_same(flambeau.load(module, engine="eager")(x), expected)
+
+
 def test_programs_without_writes_have_values_only() -> None:
     module = flambeau.compile(lambda x: x.t().relu()[1:], (matrix(),), output_type="raw")
     assert "!torch.tensor" not in str(module)

@@ -127,6 +127,8 @@ class GraphImporter:
         self.keep = keep
         self.values: dict[Node, Any] = {}
         self.aliasing = Aliasing()
+        self.written_outside: Sequence[Node] = ()
+        """Nodes that are written behind the graph: it is an op of another, which is expanded."""
         self.problems: list[Diagnostic] = []
         self.lying: set[Node] = set()
         """Nodes that somebody writes, or a copy of which, as they lie in memory."""
@@ -135,9 +137,12 @@ class GraphImporter:
 
     # --- Walking ---
 
-    def import_nodes(self, graph: Graph, owner: Any, aliasing: Aliasing | None = None) -> Any:
+    def import_nodes(
+        self, graph: Graph, owner: Any, aliasing: Aliasing | None = None, written_outside: Sequence[Node] = ()
+    ) -> Any:
         """Import all nodes but placeholders, which the caller has bound; gives the graph's output."""
-        outer, self.aliasing = self.aliasing, aliasing or analyze(graph)
+        outer = self.aliasing, self.written_outside
+        self.aliasing, self.written_outside = aliasing or analyze(graph), written_outside
         try:
             for node in graph.nodes:
                 if node.op == "placeholder":
@@ -148,7 +153,7 @@ class GraphImporter:
                     self.import_node(node, owner)
             return None
         finally:
-            self.aliasing = outer
+            self.aliasing, self.written_outside = outer
 
     def note_mutable(self, node: Node, aliasing: Aliasing) -> None:
         """Make the value of a node one that can be written, if somebody writes it."""
@@ -416,9 +421,10 @@ class GraphImporter:
         mutable = self.aliasing.is_mutable(node)
         if mutable and name in STRIDED:
             self.lying.add(first_argument(node))
+        shares = mutable
         if name in DEPEND_ON_STRIDES and self.aliasing.written:
-            self._require_same_view(name, node)
-        of_view = mutable and not schema.is_mutable and self._is_perhaps_view(schema, node)
+            shares = self._require_same_view(name, node) and mutable  # What nobody tells from a copy can be one.
+        of_view = shares and not schema.is_mutable and self._is_perhaps_view(schema, node)
         # What is given back as it is can as well be a copy, if nobody writes to it any more.
         of_view = of_view and (schema.is_view or is_written_later(node, self.aliasing))
         if of_view and self._as_view(node):
@@ -427,7 +433,7 @@ class GraphImporter:
             name = "aten.view"  # Which says that it shares storage.
         if name.startswith("aten.squeeze"):
             emit_rank_guards(self.emitter, node, self.resolve(node.args[0]))
-        aliased = of_view or (mutable and schema.is_view and is_view(node, first_argument(node)))
+        aliased = of_view or (shares and schema.is_view and is_view(node, first_argument(node)))
         hidden = of_view and not schema.is_view
         if not schema.is_mutable and (not self.keep(name) or hidden or (mutable and name in SEVERAL_VIEWS)):
             expanded = expand(node, target)
@@ -440,8 +446,9 @@ class GraphImporter:
                     self.values[node] = [v if m else None for v, m in zip(self.values[node], mask, strict=True)]
                 return
         is_alias = schema.is_mutable or aliased
+        written = [v for a, v in zip(schema.arguments, given, strict=True) if a.alias is not None and a.alias.is_write]
         operands = [
-            self._argument(argument, self.resolve(value), keep_mutable=is_alias)
+            self._argument(argument, self.resolve(value), is_alias and not self._overlaps_written(value, written))
             for argument, value in zip(schema.arguments, given, strict=True)
         ]
         if schema.is_mutable:
@@ -450,12 +457,23 @@ class GraphImporter:
         if op_name(target) in RESHAPING and isinstance(node.args[0], Node):
             self.values[node.args[0]] = self.values[node]
 
-    def _require_same_view(self, name: str, node: Node) -> None:
-        """Note that an op must give a view at run time if it did so where it was traced, and a copy if it did not."""
+    def _overlaps_written(self, value: Any, written: Sequence[Any]) -> bool:
+        """Whether an operand of an op that writes is another view of what it writes: it is read before."""
+        roots = {self.aliasing.root(n) for n in written if isinstance(n, Node)}
+        values = value if isinstance(value, (list, tuple)) else [value]
+        return any(isinstance(v, Node) and v not in written and self.aliasing.root(v) in roots for v in values)
+
+    def _require_same_view(self, name: str, node: Node) -> bool:
+        """Note that an op must give a view at run time if it did so where it was traced, and a copy if it did not.
+
+        Gives whether that makes a difference.
+        """
         source = first_argument(node)
-        if makes_difference(node, source, self.aliasing):
-            self.lying |= layout_sources(source)
-            emit_view_guards(self.emitter, name, self.resolve(source), deciding_dims(node, source))
+        if not makes_difference(node, source, self.aliasing, self.written_outside):
+            return False
+        self.lying |= layout_sources(source)
+        emit_view_guards(self.emitter, name, self.resolve(source), deciding_dims(node, source))
+        return True
 
     def _is_perhaps_view(self, schema: Schema, node: Node) -> bool:
         """Whether an op that need not give a view does so here."""
@@ -665,8 +683,9 @@ class GraphImporter:
         for inner in graph_module.graph.nodes:
             inner.meta["stack_trace"] = node.meta.get("stack_trace")
             inner.meta["nn_module_stack"] = node.meta.get("nn_module_stack")
-        inner = analyze(graph_module.graph, placeholders if aliased else ())
-        result = self.resolve(self.import_nodes(graph_module.graph, graph_module, inner))
+        outside = placeholders if aliased else ()
+        inner = analyze(graph_module.graph, outside)
+        result = self.resolve(self.import_nodes(graph_module.graph, graph_module, inner, outside))
         self.emitter.location = location
         if self.aliasing.is_mutable(node):
             result = _map_values(result, self._mutable)

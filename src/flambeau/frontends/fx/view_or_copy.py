@@ -6,7 +6,7 @@ other, can tell.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any
 
@@ -23,12 +23,15 @@ _MOST = 1000
 """How many combinations of sizes are tried."""
 
 
-def makes_difference(node: Node, source: Node, aliasing: Aliasing) -> bool:
+def makes_difference(node: Node, source: Node, aliasing: Aliasing, written_outside: Sequence[Node] = ()) -> bool:
     """Whether a program behaves differently if an op gives a copy of its source instead of a view, or a view instead.
 
     It does if one of the two is written behind the op and the other is read behind that, or seen by the caller.
+    `written_outside` are nodes that are written behind the whole graph.
     """
     mine, theirs = aliasing.root(node), aliasing.root(source)
+    if any(aliasing.root(n) in (mine, theirs) for n in written_outside):
+        return True
     if mine is theirs:
         return is_written_later(node, aliasing)
     other = {mine: theirs, theirs: mine}
