@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -60,6 +59,7 @@ from flambeau.frontends.fx.aliasing import (
     statistics_of,
     updates_statistics,
 )
+from flambeau.frontends.fx.arithmetic import emit_arithmetic, is_arithmetic
 from flambeau.frontends.fx.autocast import Autocast, autocast_of, call_in_region, under_autocast
 from flambeau.frontends.fx.expansion import IN_TRAINING, expand, kernel_of, trace
 from flambeau.frontends.fx.guards import emit_rank_guards, emit_view_guards
@@ -93,22 +93,6 @@ _FACTS = frozenset({
     "aten._assert_tensor_metadata", "aten.sym_constrain_range", "aten.sym_constrain_range_for_size",
     "aten._functional_assert_async.msg", "aten._assert_async", "aten._assert_async.msg",
 })  # fmt: skip
-
-_INT_ARITHMETIC: dict[Any, str] = {
-    operator.add: "aten.add", operator.sub: "aten.sub", operator.mul: "aten.mul", operator.floordiv: "aten.floordiv",
-    operator.mod: "aten.remainder", operator.neg: "aten.neg", operator.pow: "aten.pow", operator.truediv: "aten.div",
-    operator.eq: "aten.eq", operator.ne: "aten.ne", operator.lt: "aten.lt", operator.le: "aten.le",
-    operator.gt: "aten.gt", operator.ge: "aten.ge", torch.sym_max: "prim.max", torch.sym_min: "prim.min",
-    max: "prim.max", min: "prim.min",
-}  # fmt: skip
-
-_CASTS: dict[Any, tuple[str, Attribute]] = {
-    torch.sym_float: ("aten.Float.Scalar", FLOAT), torch.sym_int: ("aten.Int.Scalar", INT),
-    math.trunc: ("aten.Int.float", INT), math.floor: ("aten.floor.Scalar", INT), math.ceil: ("aten.ceil.Scalar", INT),
-    torch.sym_not: ("aten.__not__", BOOL), operator.not_: ("aten.__not__", BOOL),
-}  # fmt: skip
-
-_BOOL_RESULT = frozenset({"aten.eq", "aten.ne", "aten.lt", "aten.le", "aten.gt", "aten.ge"})
 
 
 class GraphImporter:
@@ -213,15 +197,15 @@ class GraphImporter:
         if hasattr(target, "_schema"):
             self._call_operator(node, target)
             return
-        if target in _INT_ARITHMETIC or target in _CASTS:
-            self.values[node] = self._scalar_op(target, [self.resolve(a) for a in node.args])
+        if is_arithmetic(target):
+            self.values[node] = emit_arithmetic(self.emitter, target, [self.resolve(a) for a in node.args])
             return
         name = getattr(target, "__name__", str(target))
         if target is getattr(torch, "sym_sum", None):
             (terms,) = node.args
             total: Any = 0
             for term in self.resolve(terms):
-                total = self._scalar_op(operator.add, [total, term])
+                total = emit_arithmetic(self.emitter, operator.add, [total, term])
             self.values[node] = total
             return
         if target is getattr(torch, "sym_ite", None):
@@ -648,26 +632,6 @@ class GraphImporter:
 
     def _argument_element(self, value: Any, keep_mutable: bool) -> SSAValue:
         return self.emitter.constant(None) if value is None else self._scalar("Tensor", value, keep_mutable)
-
-    def _scalar_op(self, target: Any, arguments: list[Any]) -> Any:
-        """Arithmetic on symbolic sizes; what is constant stays a Python number."""
-        if not any(isinstance(a, SSAValue) for a in arguments):
-            return target(*arguments)
-        operands = [self.operand(a) for a in arguments]
-        if target in _CASTS:
-            name, result = _CASTS[target]
-            return self.emitter.op(name, operands, [result])[0]
-        base = _INT_ARITHMETIC[target]
-        kinds = ["float" if o.type == FLOAT else "int" for o in operands]
-        overload = kinds[0] if len(set(kinds)) == 1 else "_".join(kinds)
-        name = f"{base}.{overload}"
-        if base in _BOOL_RESULT:
-            result = BOOL
-        elif "float" in kinds or target is operator.truediv:
-            result = FLOAT
-        else:
-            result = INT
-        return self.emitter.op(name, operands, [result])[0]
 
     def _inline_expansion(
         self, node: Node, graph_module: GraphModule, arguments: Sequence[Any], aliased: bool = False
