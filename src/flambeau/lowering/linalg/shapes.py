@@ -109,8 +109,9 @@ class ShapeBuilder(GenericBuilder):
         """Whether two products of sizes are known to be equal."""
         return self._factors_of(a) == self._factors_of(b)
 
-    def _factors_of(self, sizes: Sequence[Size]) -> tuple[int, tuple[int, ...]]:
-        return reduce(_times, map(self._factors, sizes), (1, ()))
+    def _factors_of(self, sizes: Sequence[Size]) -> Factors:
+        nothing: Factors = (1, ())
+        return reduce(_times, map(self._factors, sizes), nothing)
 
     def collapse(self, x: Tensor, groups: Sequence[Sequence[int]]) -> Tensor:
         """Merge neighbouring dims; no elements move."""

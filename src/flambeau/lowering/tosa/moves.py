@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from xdsl.dialects import arith, tensor
-from xdsl.dialects.builtin import TensorType, i1, i32, i64
+from xdsl.dialects.builtin import IntegerType, TensorType, i1, i32, i64
 from xdsl.ir import Attribute, Block, SSAValue
 
 from flambeau.diagnostics import Unsupported
@@ -238,7 +238,7 @@ class MoveBuilder(ElementBuilder):
             return self.known(np.pad(array, edges, constant_values=value), self.logical(x.value))
         if not known:
             held = Tensor(x.value, self.dtype_of(element_of(x.value)), x._sizes)
-            if number and held.dtype.is_int:
+            if number and isinstance(held.dtype.builtin, IntegerType) and held.dtype.is_int:
                 value = fitting(np.asarray(value, np.int64), held.dtype.builtin).item()
             return ShapeBuilder.pad(self, held, low, high, value).value
         if number:
