@@ -238,7 +238,7 @@ _NO_BROADCASTING = re.compile(
 
 _OTHER_SIZE = re.compile(
     rf"{_NO_BROADCASTING.pattern}|shape dimension \d+ mismatch; expected \d+ but have \d+|"
-    "does not have the size of dimension|another number of parts than the program was compiled for"
+    "does not have the size|another number of parts than the program was compiled for"
 )
 """Nor is a size taken that another argument, whose size is known, does not have: even where PyTorch does not look."""
 
