@@ -55,3 +55,41 @@ class Counter(nn.Module):
         self.calls += 1
         self.total.add_(x.sum(0))
         return x + self.total * self.untouched + self.calls
+
+
+def stages(module: flambeau.Module) -> list[Any]:
+    """The program under the eager engine, as imported and under the backend contract."""
+    return [flambeau.load(flambeau.compile(module, output_type=t), engine="eager") for t in ("raw", "torch")]
+
+
+def state_of(model: nn.Module) -> list[Tensor]:
+    """All tensors of a model, in whatever attribute they are."""
+    found: list[Tensor] = []
+    for part in model.modules():
+        for name, value in vars(part).items():
+            if name != "_modules":
+                found += [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, Tensor)]
+    return found
+
+
+def steps_like_eager(make: type[nn.Module], *calls: tuple[Tensor, ...], on_iree: bool = False) -> flambeau.Module:
+    """Compare the results and the state of a model with eager's after each call, at each stage."""
+    module = None
+    for stage in ["raw", "torch", *(["linalg-on-tensors"] if on_iree else [])]:
+        model, eager = make(), make()  # A deep copy of a parameter does not share memory any more.
+        module = flambeau.compile(model, deepcopy(calls[0]), output_type=stage)
+        options = {"profile": "quick", "device": "local-sync"} if on_iree and stage.startswith("linalg") else {}
+        run = flambeau.load(module, engine="iree" if options else "eager", **options)
+        for i, args in enumerate(calls):
+            ours, theirs = deepcopy(args), deepcopy(args)
+            with torch.no_grad():
+                expected = eager(*theirs)
+            label = f"{stage}, call {i}"
+            assert_same(pytree.tree_leaves(run(*ours)), pytree.tree_leaves(expected), f"{label}: result")
+            assert_same(list(ours), list(theirs), f"{label}: argument")
+            assert_same(state_of(model), state_of(eager), f"{label}: state")
+    assert module is not None
+    return module
+
+
+THREE = [(torch.tensor([1.0, 2.0]),), (torch.tensor([-3.0, 0.5]),), (torch.tensor([float("nan"), 4.0]),)]

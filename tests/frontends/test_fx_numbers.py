@@ -50,6 +50,30 @@ class Cached(nn.Module):
         return x * self.table[: x.shape[0]]
 
 
+class Steps:
+    def __init__(self) -> None:
+        self.count = 1
+
+
+class InObjects(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = 0
+        self.steps = [Steps()]
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        self.steps[0].count += 2
+        return x * self.steps[0].count
+
+
+def test_numbers_are_named_and_left_as_they_are():
+    model = InObjects()
+    with pytest.raises(flambeau.CompileError, match=r"self\.calls \(0 to 1\), self\.steps\[0\]\.count \(1 to 3\)"):
+        flambeau.compile(model, (torch.ones(2),))
+    assert (model.calls, model.steps[0].count) == (0, 1)
+
+
 @pytest.mark.parametrize("model", [Counted(True), InTensor()], ids=["number", "tensor"])
 def test_a_number_that_is_computed_with_is_refused(model: nn.Module):
     with pytest.raises(flambeau.CompileError, match=r"changes Python numbers that it computes with: self\.\w+ \("):

@@ -3,59 +3,17 @@
 from __future__ import annotations
 
 import threading
-import warnings
 from copy import deepcopy
-from typing import Any
 
 import pytest
 import torch
+from fx_support import THREE, stages, state_of, steps_like_eager
 from support import assert_same
 from torch import Tensor, nn
-from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.utils import _pytree as pytree
 
 import flambeau
-from flambeau.diagnostics import CompileError, Unsupported
-from flambeau.frontends.fx import expansion
+from flambeau.diagnostics import CompileError
 from flambeau.ir.arrays import as_bytes
-
-
-def stages(module: flambeau.Module) -> list[Any]:
-    """The program under the eager engine, as imported and under the backend contract."""
-    return [flambeau.load(flambeau.compile(module, output_type=t), engine="eager") for t in ("raw", "torch")]
-
-
-def state_of(model: nn.Module) -> list[Tensor]:
-    """All tensors of a model, in whatever attribute they are."""
-    found: list[Tensor] = []
-    for part in model.modules():
-        for name, value in vars(part).items():
-            if name != "_modules":
-                found += [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, Tensor)]
-    return found
-
-
-def steps_like_eager(make: type[nn.Module], *calls: tuple[Tensor, ...], on_iree: bool = False) -> flambeau.Module:
-    """Compare the results and the state of a model with eager's after each call, at each stage."""
-    module = None
-    for stage in ["raw", "torch", *(["linalg-on-tensors"] if on_iree else [])]:
-        model, eager = make(), make()  # A deep copy of a parameter does not share memory any more.
-        module = flambeau.compile(model, deepcopy(calls[0]), output_type=stage)
-        options = {"profile": "quick", "device": "local-sync"} if on_iree and stage.startswith("linalg") else {}
-        run = flambeau.load(module, engine="iree" if options else "eager", **options)
-        for i, args in enumerate(calls):
-            ours, theirs = deepcopy(args), deepcopy(args)
-            with torch.no_grad():
-                expected = eager(*theirs)
-            label = f"{stage}, call {i}"
-            assert_same(pytree.tree_leaves(run(*ours)), pytree.tree_leaves(expected), f"{label}: result")
-            assert_same(list(ours), list(theirs), f"{label}: argument")
-            assert_same(state_of(model), state_of(eager), f"{label}: state")
-    assert module is not None
-    return module
-
-
-THREE = [(torch.tensor([1.0, 2.0]),), (torch.tensor([-3.0, 0.5]),), (torch.tensor([float("nan"), 4.0]),)]
 
 
 class PlainAttribute(nn.Module):
@@ -542,90 +500,6 @@ def test_a_size_that_pytorch_found_to_be_fixed_is_checked() -> None:
         flambeau.load(module, engine="eager")(torch.arange(5.0))
 
 
-# Custom ops, and PyTorch's function transforms
-
-
-@torch.library.custom_op("flambeau_tests::bump", mutates_args={"x", "z"})
-def bump(x: Tensor, y: Tensor, z: Tensor, n: int = 3) -> Tensor:
-    x.add_(y)
-    z[1:].mul_(n)
-    return x * 2
-
-
-@bump.register_fake
-def _(x: Tensor, y: Tensor, z: Tensor, n: int = 3) -> Tensor:
-    return torch.empty_like(x)
-
-
-@torch.library.custom_op("flambeau_tests::opaque", mutates_args={"x"})
-def opaque(x: Tensor) -> None:
-    x.copy_(torch.from_numpy(x.numpy() + 1))
-
-
-class CustomOps(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.register_buffer("z", torch.ones(2, 2))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return bump(x, x + 1, self.z[0]) + self.z
-
-
-def test_custom_ops_that_write_their_arguments() -> None:
-    steps_like_eager(CustomOps, *THREE)
-
-
-def test_a_custom_op_that_cannot_be_looked_into_is_named() -> None:
-    def program(x: Tensor) -> Tensor:
-        opaque(x)
-        return x * 2
-
-    with pytest.raises(CompileError, match=r"flambeau_tests\.opaque"):
-        flambeau.compile(program, THREE[0])
-
-
-class Transformed(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.tensor([1.0, 2.0]))
-        self.register_buffer("calls", torch.zeros(()))
-
-    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
-        self.calls.add_(1)
-        gradient = torch.func.grad(lambda v: (self.weight * v**3).sum())(x)
-        rows = torch.vmap(lambda v: v.sum() * torch.ones(3))(x[None].repeat(2, 1))
-        _, tangent = torch.func.jvp(lambda v: v**2, (x,), (x,))
-        return gradient + self.calls, rows, tangent, torch.func.jacrev(lambda v: v.sin())(x)
-
-
-def test_function_transforms_are_done_while_tracing() -> None:
-    steps_like_eager(Transformed, *THREE[:2], on_iree=True)
-
-
-def test_an_exported_program_with_transforms_in_it_is_refused() -> None:
-    program = torch.export.export(Transformed(), THREE[0], strict=False)
-    with pytest.raises(CompileError, match=r"steps of torch\.func or torch\.vmap"):
-        flambeau.compile(program)
-
-
-def test_what_goes_wrong_in_a_decomposition_is_told() -> None:
-    graph = torch.fx.Graph()
-    x = graph.placeholder("x")
-    with FakeTensorMode():
-        x.meta["val"] = torch.empty(2)
-    node = graph.call_function(torch.ops.aten.relu.default, (x,))
-    with pytest.raises(Unsupported, match=r"decomposition of it failed: KeyError: 'nothing'"):
-        expansion.trace(node, lambda x: {}["nothing"])
-
-    def warns(x: Tensor) -> Tensor:
-        warnings.warn("of PyTorch's own", stacklevel=1)
-        return x + 1
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert expansion.trace(node, warns) is not None
-
-
 # Sizes
 
 
@@ -668,30 +542,6 @@ def test_how_a_written_argument_lies_in_memory_is_checked_where_it_matters() -> 
             run(torch.ones(3, 2))
     free = flambeau.compile(lambda x: x.reshape(-1) + 1, (torch.ones(3, 2),), output_type="torch")
     assert_same(flambeau.load(free, engine="eager")(turned), turned.reshape(-1) + 1)
-
-
-class Steps:
-    def __init__(self) -> None:
-        self.count = 1
-
-
-class Numbers(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.calls = 0
-        self.steps = [Steps()]
-
-    def forward(self, x: Tensor) -> Tensor:
-        self.calls += 1
-        self.steps[0].count += 2
-        return x * self.steps[0].count
-
-
-def test_python_numbers_that_forward_changes_are_named_and_left_as_they_are() -> None:
-    model = Numbers()
-    with pytest.warns(UserWarning, match=r"self\.calls \(0 to 1\), self\.steps\[0\]\.count \(1 to 3\)"):
-        flambeau.compile(model, THREE[0], output_type="torch")
-    assert (model.calls, model.steps[0].count) == (0, 1)
 
 
 def test_parts_that_do_not_say_that_they_are_views() -> None:
