@@ -110,7 +110,7 @@ def _number(emitter: TorchEmitter, expr: Any, sizes: dict[Any, tuple[SSAValue, i
     name = type(expr).__name__
     if len(known) != len(parts):
         return None
-    if name in ("FloorDiv", "Mod", "PythonMod", "CleanDiv") and expr.args[1].is_Integer:
+    if name in ("FloorDiv", "Mod", "PythonMod", "CleanDiv"):
         op = "aten.remainder.int" if name.endswith("Mod") else "aten.floordiv.int"
         return emitter.op(op, known, [INT])[0]
     folded = {"Add": "aten.add.int", "Mul": "aten.mul.int", "Max": "prim.max.int", "Min": "prim.min.int"}.get(name)
