@@ -335,9 +335,7 @@ class Lowering(Conversion):
         b = self.builder
         new = self.values[value]
         old_type = value.type
-        if isinstance(new, Tensor):
-            assert isinstance(old_type, TensorType)
-            assert old_type.shape is not None
+        if isinstance(new, Tensor) and isinstance(old_type, TensorType) and old_type.shape is not None:
             return b.cast(new, old_type.shape).value
         if isinstance(new, SSAValue):
             return b.value(arith.IndexCastOp, (new,), i64) if new.type == INDEX else new

@@ -209,6 +209,8 @@ def repeat(b: LinalgBuilder, x: Tensor, times: list[Size]) -> Tensor:
 
 def slice_bounds(b: LinalgBuilder, size: Size, start: Any, end: Any, step: int) -> tuple[Size, Size]:
     """Start and length of Python's `start:end:step` on a dimension."""
+    if step <= 0:
+        raise Unsupported(f"the step of a slice is {step}")
     first = _clamped(b, 0 if start is None else start, size)
     last = size if end is None or (isinstance(end, int) and end == INT64_MAX) else _clamped(b, end, size)
     return first, b.maximum(
