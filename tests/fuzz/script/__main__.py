@@ -12,7 +12,7 @@ def main(arguments: list[str]) -> int:
     if "--iree" in arguments:
         rest = [a for a in arguments if a != "--iree"]
         return campaign.main("script.iree", "fuzz.seeds:check_group", rest, seconds=600, chunk=1, count=30)
-    return campaign.main("script", "fuzz.seeds:check_seed", arguments, count=5000, describe=seeds.describe)
+    return campaign.main("script", "fuzz.seeds:check_seed", arguments, seconds=600, count=5000, describe=seeds.describe)
 
 
 if __name__ == "__main__":
