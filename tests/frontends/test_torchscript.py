@@ -330,3 +330,36 @@ class Cell(nn.Module):
 def test_recurrent_cells_write_to_the_parts_of_their_gates(frontend: str) -> None:
     text = str(flambeau.compile(Cell(), (torch.randn(2, 4),), frontend=frontend))
     assert "linalg.generic" in text
+
+
+class LoopInLoop(nn.Module):
+    """What the inner loop computes reaches nobody, and is tried in several ways before that is clear."""
+
+    def forward(self, x: Tensor, c: Tensor) -> Tensor:
+        y = x.diagonal(1)
+        y.unsqueeze_(1)
+        for _ in range(int(c)):
+            (z,) = y.diagonal().split(1, 0)
+            while bool(z < -0.4):
+                x = x * 2
+        return y
+
+
+def test_loops_that_are_tried_in_vain_leave_nothing_behind() -> None:
+    x, c = torch.ones(2, 3), torch.tensor(2)
+    run = flambeau.load(torchscript.compile(LoopInLoop(), (x, c)), engine="eager")
+    assert torch.equal(run(x, c), LoopInLoop()(x, c))
+
+
+class ScaledInPlace(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        x.mul_(0.5)
+        return x
+
+
+def test_a_float_is_not_written_to_integers() -> None:
+    with pytest.raises(flambeau.CompileError, match="a result of float32 is written to a tensor of int64"):
+        torchscript.compile(ScaledInPlace(), (torch.arange(3),))
+    x = torch.arange(3.0)
+    run = flambeau.load(torchscript.compile(ScaledInPlace(), (x,)), engine="eager")
+    assert torch.equal(run(x.clone()), x / 2)

@@ -26,7 +26,7 @@ from flambeau.dialects.torch.types import (
     TensorType,
     intern,
 )
-from flambeau.passes.evaluate.joins import has_no_effect, is_outside, join_types, like, same_steps
+from flambeau.passes.evaluate.joins import abandoned_on_error, has_no_effect, is_outside, join_types, like, same_steps
 from flambeau.passes.evaluate.rules import Raised
 from flambeau.passes.evaluate.values import (
     SERIAL,
@@ -153,7 +153,7 @@ class Branches:
         """Evaluate a branch, and take back what it did to the heap."""
         mark, block = self.heap.mark(), Block()
         try:
-            with self.inside(block):
+            with abandoned_on_error(block), self.inside(block):
                 results = self.walk(old)
             changes = {(o, n): getattr(o, n) for o, n, _ in self.heap.changed(mark) if not n.startswith("cached")}
             return Branch(block, results, changes)

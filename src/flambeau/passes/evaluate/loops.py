@@ -11,7 +11,7 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from flambeau.diagnostics import Diagnostic, Unsupported
 from flambeau.dialects.torch.control_flow import LoopConditionOp, LoopOp
 from flambeau.dialects.torch.types import BOOL, INT, OptionalType, UnionType
-from flambeau.passes.evaluate.joins import has_no_effect, is_outside, join_types, like
+from flambeau.passes.evaluate.joins import abandoned_on_error, has_no_effect, is_outside, join_types, like
 from flambeau.passes.evaluate.rules import Raised
 from flambeau.passes.evaluate.values import (
     SERIAL,
@@ -87,7 +87,7 @@ class Loops:
         mark, outer, scratch = self.heap.mark(), self.t.block, Block()
         problems = dict(self.problems)
         self.t.block = scratch
-        i, going = 0, bool(condition.value)
+        i, going, is_done = 0, bool(condition.value), False
         try:
             while going and i < trip.value:
                 self.values[op.body.args[0]] = Known(i)
@@ -99,8 +99,11 @@ class Loops:
                     self.problems = problems
                     return False
                 going = bool(flag.value)
+            is_done = True
         finally:
             self.t.block = outer
+            if not is_done:
+                scratch.drop_all_references()
         for new in list(scratch.ops):
             new.detach()  # type: ignore[no-untyped-call]
             outer.add_op(new)
@@ -150,7 +153,7 @@ class Loop:
             self.grown = False
             mark, block = e.heap.mark(), Block(arg_types=[INT])
             slots: list[tuple[Path, Any]] = []
-            with e.inside(block):
+            with abandoned_on_error(block), e.inside(block):
                 self.enter(block, slots)
                 try:
                     flag, *nexts = e.walk(self.op.body)
@@ -163,6 +166,7 @@ class Loop:
             e.heap.undo(mark)
             if not self.grown:
                 return self.finish(trip, condition, block, slots)
+            block.drop_all_references()
         raise Unsupported("the types of this loop's values never become stable")
 
     def enter(self, block: Block, slots: list[tuple[Path, Any]]) -> None:
