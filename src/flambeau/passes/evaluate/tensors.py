@@ -134,9 +134,7 @@ class Tensors:
             return value
         if have.dtype is not None and want.dtype is not None and have.dtype.category > want.dtype.category:
             # A write that converts says so by itself: copy_ and fill_ compute in the dtype of the tensor.
-            raise Unsupported(
-                f"a result of {have.dtype} is written into a tensor of {want.dtype}, which PyTorch refuses"
-            )
+            raise Unsupported(f"a result of {have.dtype} is written to a tensor of {want.dtype}, which PyTorch refuses")
         t = self.t
         false, none = t.constant(False), t.constant(None)
         operands = (value, t.constant(want.dtype), false, false, none)
