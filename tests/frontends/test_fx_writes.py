@@ -396,3 +396,45 @@ def test_native_norms_update_what_they_are_given(training: bool) -> None:
             return *legit[:3], aten.native_batch_norm(x, None, None, self.c, self.d, training, 0.2, 1e-5)[0]
 
     runs_like_eager(Norms(), torch.randn(3, 4, 5), calls=2)
+
+
+# Constants, of which PyTorch has a new fake tensor for each op, or one for several
+
+
+def strides_of_a_constant(x: Tensor) -> tuple[Tensor, Tensor]:
+    constant = torch.tensor([1.0, -2.0, 0.5, 4.0])
+    before = constant * x
+    with torch.no_grad():
+        part = constant.as_strided((2,), (1,))
+        torch.add(part, -1, out=part)
+    return before, constant
+
+
+@pytest.mark.parametrize("output_type", ["raw", "torch"])
+def test_a_constant_written_through_strides_is_new_in_each_call(output_type: str) -> None:
+    x = torch.ones(4)
+    run = flambeau.load(flambeau.compile(strides_of_a_constant, (x,), output_type=output_type), engine="eager")
+    for _ in range(3):
+        assert_same(run(x), strides_of_a_constant(x))
+
+
+class ByAnotherType(nn.Module):
+    """Writes a plain tensor by way of `type_as`, which gives the tensor itself back."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept = [torch.ones(4)]
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.kept[0].type_as(x).ravel().contiguous().mul_(3)
+        return x.sum()
+
+
+@pytest.mark.parametrize("output_type", ["raw", "torch"])
+def test_type_as_of_a_tensor_with_dynamic_sizes_gives_the_tensor_itself(output_type: str) -> None:
+    model, x = ByAnotherType(), torch.ones(4, 4)
+    program = flambeau.compile(model, (x,), dynamic_shapes=({0: Dim.AUTO},), output_type=output_type)
+    run = flambeau.load(program, engine="eager")
+    for n in (2, 5):
+        run(torch.ones(n, 4))
+    assert_same(model.kept[0], torch.full((4,), 9.0))

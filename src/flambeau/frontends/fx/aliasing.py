@@ -22,7 +22,7 @@ RESHAPING = {
     "aten.squeeze_": "aten.squeeze", "aten.squeeze_.dim": "aten.squeeze.dim", "aten.squeeze_.dims": "aten.squeeze.dims",
     "aten.unsqueeze_": "aten.unsqueeze", "aten.t_": "aten.t", "aten.transpose_": "aten.transpose.int",
     "aten.swapaxes_": "aten.swapaxes", "aten.swapdims_": "aten.swapdims", "aten.resize_": "aten.resize",
-    "aten.resize_as_": "aten.resize_as",
+    "aten.resize_as_": "aten.resize_as", "aten.as_strided_": "aten.as_strided",
 }  # fmt: skip
 
 
@@ -31,14 +31,6 @@ def op_name(target: Any) -> str:
     name: str = target._schema.name.replace("::", ".")
     overload = target._schema.overload_name
     return f"{name}.{overload}" if overload else name
-
-
-def object_of(node: Any) -> Node:
-    """The node that made the tensor object which an in-place op gave back."""
-    while (schema := schema_of(node)) is not None and schema.is_inplace_variant and isinstance(node.args[0], Node):
-        node = node.args[0]
-    found: Node = node
-    return found
 
 
 Aliasing = Sharing[Node]
@@ -183,10 +175,16 @@ def gives_back(schema: Schema, node: Node, source: Node) -> bool:
     """Whether an op that does not say so gives an argument back, as it is or as a view: `atleast_2d`, `dropout`."""
     if schema.name in PERHAPS_VIEWS:
         return is_view(node, source)
-    if schema.base_name == "clone" or schema.base_name.endswith("_copy"):
+    if is_copy(node):
         return False  # The fake tensor of a literal and that of its copy may be one.
     left, right = _storages(source.meta.get("val")), _storages(node.meta.get("val"))
     return bool(left and right and left & right)
+
+
+def is_copy(node: Node) -> bool:
+    """Whether an op is one that always gives new memory."""
+    schema = schema_of(node)
+    return schema is not None and (schema.base_name == "clone" or schema.base_name.endswith("_copy"))
 
 
 def is_view(node: Node, source: Node) -> bool:
@@ -200,20 +198,29 @@ def is_view(node: Node, source: Node) -> bool:
     schema = schema_of(node)
     if schema is None or schema.name not in PERHAPS_VIEWS:
         return schema is not None and schema.is_view
-    empties: dict[Node, Any] = {n: _empty_like(n.meta.get("val")) for n in node.all_input_nodes}
-    if any(e is None for e in empties.values()):
-        return False
+    empties: dict[Node, Any] = {n: stand_in(n.meta.get("val")) for n in node.all_input_nodes}
+    if any(e is None for e in empties.values()) or not _is_static(source.meta.get("val")):
+        return False  # The fake tensor of one with dynamic sizes is no constant's: it knows.
     args, kwargs = map_arg((node.args, {**node.kwargs}), lambda n: empties[n])
     if "device" in kwargs or schema.name in ("aten.to.device", "aten.to.prim_Device", "aten.to.dtype_layout"):
         return _has_type_of(node.meta.get("val"), source.meta.get("val")) and "copy" not in kwargs
     return bool((_storages(node.target(*args, **kwargs)) or set()) & (_storages(empties[source]) or set()))  # type: ignore[operator]
 
 
-def _empty_like(value: Any) -> Any:
-    """A tensor of the same kind on no device; None where sizes are not known."""
-    if not isinstance(value, torch.Tensor) or not all(isinstance(n, int) for n in (*value.shape, *value.stride())):
+def stand_in(value: Any) -> Any:
+    """A tensor of the same kind on no device, or a number, with the example's sizes; None where those are not known."""
+    if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+        return value.node.hint
+    if not isinstance(value, torch.Tensor):
+        return value if isinstance(value, (bool, int, float)) else None
+    sizes, strides = ([n if isinstance(n, int) else n.node.hint for n in ns] for ns in (value.shape, value.stride()))
+    if None in sizes or None in strides:
         return None
-    return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="meta")
+    return torch.empty_strided(sizes, strides, dtype=value.dtype, device="meta")
+
+
+def _is_static(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and all(isinstance(n, int) for n in (*value.shape, *value.stride()))
 
 
 def _has_type_of(a: Any, b: Any) -> bool:

@@ -84,8 +84,8 @@ def export(model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     args, kwargs = _apart(model, args, kwargs)
     try:
         with (
-            TRACING, _whole_stacks(), _quiet(), untouched(model), noted_assignments(model) as assigned_buffers,
-            noted_numbers(model) as numbers,
+            TRACING, _whole_stacks(), _quiet(), untouched(model) as reshaped,
+            noted_assignments(model) as assigned_buffers, noted_numbers(model) as numbers,
             warnings.catch_warnings(record=True) as caught,
         ):  # fmt: skip
             warnings.simplefilter("always")
@@ -96,6 +96,10 @@ def export(model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
             depends = bool(changes) and _is_other_program(program, model, args, kwargs, dynamic_shapes, changes)
     except Exception as e:
         raise CompileError([_export_failure(e)], summary="torch.export could not trace the model") from e
+    if reshaped:
+        reason = f"forward() changes the shape of {' and '.join(reshaped)} itself, which a further call would see"
+        hint = "Make a new tensor of the other shape: give `out=` one that has the shape of the result."
+        raise CompileError([Diagnostic("export", reason, hint=hint)])
     if depends:
         names = ", ".join(dict.fromkeys(map(str, changes)))
         reason = f"forward() changes Python numbers that it computes with: {names}; they would stay what they were"

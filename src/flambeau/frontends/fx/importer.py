@@ -54,7 +54,6 @@ from flambeau.frontends.fx.aliasing import (
     gives_back,
     is_view,
     is_written_later,
-    object_of,
     op_name,
     statistics_of,
     updates_statistics,
@@ -73,6 +72,7 @@ from flambeau.frontends.fx.schemas import (
     without_out,
     writes_results,
 )
+from flambeau.frontends.fx.shape_changes import refuse_shape_change
 from flambeau.frontends.fx.strided import SCATTERED, STRIDED, require_order, strided_arguments
 from flambeau.frontends.fx.symbols import Symbols
 from flambeau.frontends.fx.types import (
@@ -358,11 +358,7 @@ class GraphImporter:
         if name in HARMLESS:
             self.values[node] = self.resolve(node.args[0])
             return
-        if name in RESHAPING and (owner := object_of(node.args[0])).op in ("placeholder", "get_attr"):
-            raise Problem(
-                f"it changes the shape of {owner.name!r} itself, which the caller would see, and not what is in it",
-                f"Use {RESHAPING[name].split('.')[1]}(), which gives a view.",
-            )
+        refuse_shape_change(node, name)
         name = RESHAPING.get(name, name)
         if self.aliasing.is_mutable(node):
             name = UNSAFE_VIEWS.get(name, name)

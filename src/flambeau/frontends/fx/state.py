@@ -98,15 +98,28 @@ def _end(tensor: torch.Tensor) -> int:
 
 
 @contextmanager
-def untouched(program: Any) -> Iterator[None]:
-    """Put back what a trace writes into the tensors that a program has: an op on real tensors alone runs for real."""
-    kept = [(t, t._version, t.detach().clone()) for t in plain_tensors(program)]
+def untouched(program: Any) -> Iterator[list[str]]:
+    """Put back what a trace does to the tensors that a program has: an op on real tensors alone runs for real.
+
+    Gives the paths of those whose shape it changes, once it is over: the graph has them as they were at its end.
+    """
+    found = {id(t): (path, t) for _, path, t in _reached(program) if isinstance(t, torch.Tensor)}
+    kept = [
+        (path, t, t._version, t.detach().clone(), (t.shape, t.stride(), t.storage_offset()))
+        for path, t in found.values()
+        if is_real(t) or _is_empty(t)
+    ]
+    reshaped: list[str] = []
     try:
-        yield
+        yield reshaped
     finally:
-        for tensor, version, contents in kept:
-            if tensor._version != version:
-                tensor.detach().copy_(contents)
+        with torch.no_grad():
+            for path, tensor, version, contents, place in kept:
+                if place != (tensor.shape, tensor.stride(), tensor.storage_offset()):
+                    reshaped.append(path)
+                    tensor.as_strided_(*place)
+                if tensor._version != version:
+                    tensor.copy_(contents)
 
 
 def plain_tensors(program: Any) -> list[torch.Tensor]:
@@ -202,3 +215,9 @@ def is_real(value: Any) -> bool:
     """Whether a value is a tensor that has memory in this process."""
     is_plain = type(value) in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
     return is_plain and value.device.type == "cpu" and memory_of(value) is not None
+
+
+def _is_empty(tensor: torch.Tensor) -> bool:
+    """Whether a tensor has no memory because it has no elements: `out=` gives it some."""
+    is_plain = type(tensor) is torch.Tensor and tensor.device.type == "cpu" and tensor.layout is torch.strided
+    return is_plain and tensor.numel() == 0

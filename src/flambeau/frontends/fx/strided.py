@@ -14,6 +14,7 @@ from xdsl.ir import SSAValue
 from flambeau.diagnostics import Unsupported
 from flambeau.dialects.torch.emitter import TorchEmitter
 from flambeau.dialects.torch.types import TensorType, vtensor
+from flambeau.frontends.fx.aliasing import is_copy
 
 STRIDED = frozenset({"aten.as_strided", "aten.as_strided_copy"})
 SCATTERED = frozenset({"aten.as_strided_scatter", "prims.as_strided_scatter"})
@@ -40,8 +41,7 @@ def memory_of(node: Node) -> Memory | None:
     meta = node.meta.get("val")
     if not isinstance(meta, torch.Tensor):
         return None
-    storage = meta.untyped_storage()._cdata
-    source = next(n for n in node.graph.nodes if _storage(n) == storage)
+    source = _source_of(node, meta.untyped_storage()._cdata)
     whole = source.meta["val"]
     if whole.dtype != meta.dtype:
         raise Unsupported("a strided view of memory that holds another dtype", _HINT)
@@ -54,6 +54,24 @@ def memory_of(node: Node) -> Memory | None:
     if order is None:
         raise Unsupported("a strided view of a tensor with gaps or overlaps in memory", _HINT)
     return Memory(source, order, whole.storage_offset())
+
+
+def _source_of(node: Node, storage: int) -> Node:
+    """The first node of a storage that a node is made from, but not what it is a copy of.
+
+    The fake tensor of a literal and that of its copy may have one storage.
+    """
+    reached, open_ = {node}, [node]
+    while open_:
+        user = open_.pop()
+        if is_copy(user):
+            continue
+        for operand in user.all_input_nodes:
+            # Lists of views have no storage, but their parts may have this one.
+            if operand not in reached and _storage(operand) in (storage, None):
+                reached.add(operand)
+                open_.append(operand)
+    return next(n for n in node.graph.nodes if n in reached and _storage(n) == storage)
 
 
 def strided_arguments(
