@@ -259,7 +259,7 @@ def import_exported_program(
             function.add_argument(node, node.meta["val"], node.name)
 
     raise_problems(importer.problems)
-    emit_guards(importer.emitter, placeholders, importer.values)
+    emit_guards(importer.emitter, placeholders, importer.values, graph.nodes)
     outputs = importer.import_nodes(graph, program.graph_module, function.written)
     importer.emitter.location = UNKNOWN
     for value, output in zip(outputs or (), signature.output_specs, strict=True):

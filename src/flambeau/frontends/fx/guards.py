@@ -14,9 +14,11 @@ from torch.fx import Node
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import SSAValue
 
+from flambeau.dialects.torch import registry
 from flambeau.dialects.torch.emitter import TorchEmitter
 from flambeau.dialects.torch.ops import RuntimeAssertOp
 from flambeau.dialects.torch.types import BOOL, INT
+from flambeau.frontends.fx.schemas import bind
 from flambeau.frontends.fx.types import known_size
 
 _RELATIONS = {
@@ -29,8 +31,10 @@ not hold, the same ops are right; those for which they are not check it themselv
 _INT64_MAX = (1 << 63) - 1
 
 
-def emit_guards(emitter: TorchEmitter, placeholders: Iterable[Node], values: dict[Node, Any]) -> None:
-    """Check at run time what was assumed about the sizes of these inputs."""
+def emit_guards(
+    emitter: TorchEmitter, placeholders: Iterable[Node], values: dict[Node, Any], nodes: Iterable[Node] = ()
+) -> None:
+    """Check at run time what was assumed about the sizes of these inputs, for these nodes among others."""
     sizes: dict[Any, tuple[SSAValue, int | None]] = {}
     env: Any = None
     for node in placeholders:
@@ -43,10 +47,12 @@ def emit_guards(emitter: TorchEmitter, placeholders: Iterable[Node], values: dic
                 env = size.node.shape_env
                 if size.node.expr.is_Symbol:
                     sizes.setdefault(size.node.expr, (value, dim))
+    if env is None:
+        return
+    assumed = [expr for guard in env.guards if is_checked(expr := env.replace(guard.expr))]
     seen: set[Any] = set()
-    for guard in env.guards if env is not None else ():
-        expr = env.replace(guard.expr)
-        if expr in seen or not is_checked(expr) or not expr.free_symbols <= sizes.keys():
+    for expr in (*assumed, *_least_sizes(nodes)):
+        if expr in seen or not expr.free_symbols <= sizes.keys():
             continue
         seen.add(expr)
         left, right = (_number(emitter, side, sizes) for side in expr.args)
@@ -55,6 +61,29 @@ def emit_guards(emitter: TorchEmitter, placeholders: Iterable[Node], values: dic
         (holds,) = emitter.op(_RELATIONS[type(expr).__name__], (left, right), [BOOL])
         message = StringAttr(f"a size is not one that the program was compiled for: {expr} does not hold")
         emitter.emit(RuntimeAssertOp, (holds,), (), {"message": message})
+
+
+def _least_sizes(nodes: Iterable[Node]) -> list[Any]:
+    """Say how large dims must be for slices to be as long as PyTorch has found, which takes no size for 0 or 1.
+
+    `x[-2:]` has two rows, and what Python has computed from that stands in the graph; but it has one if `x` has.
+    """
+    import sympy
+
+    schema = registry.schema("aten.slice.Tensor")
+    least: dict[Any, int] = {}
+    for node in nodes:
+        given = bind(schema, node) if node.target is torch.ops.aten.slice.Tensor and schema is not None else None
+        if given is None:
+            continue
+        source, dim, *bounds = given
+        old, count = source.meta["val"].shape[dim], known_size(node.meta["val"].shape[dim])
+        if count is None or known_size(old) is not None or any(isinstance(n, Node) for n in bounds):
+            continue
+        wrong = [size for size in (0, 1) if len(range(*slice(*bounds).indices(size))) != count]
+        if wrong:
+            least[old.node.expr] = max(least.get(old.node.expr, 0), wrong[-1] + 1)
+    return [sympy.Ge(expr, size, evaluate=False) for expr, size in least.items()]
 
 
 def is_checked(expr: Any) -> bool:
