@@ -147,6 +147,21 @@ def test_sizes_that_must_differ_are_refused_while_compiling() -> None:
         flambeau.compile(program, (numbers(4, 7), numbers(3)), dynamic_shapes=shapes)
 
 
+def chunked(x: Tensor) -> Tensor:
+    y = x * 2
+    last = y.chunk(2)[-1]
+    last.t().reshape(-1).zero_()
+    return y
+
+
+def test_an_assumption_that_divides_by_a_size_is_one_of_sizes_that_are_not_0() -> None:
+    for run in stages(chunked, numbers(6, 3)):
+        for rows in (4, 5, 8):
+            assert_same(run(numbers(rows, 3)), chunked(numbers(rows, 3)), f"{rows} rows")
+        with pytest.raises(RuntimeError, match="a size is not one that the program was compiled for"):
+            run(numbers(3, 3))
+
+
 def writes_before_a_reshape(x: Tensor) -> Tensor:
     x.add_(1)
     return x.reshape(-1) * 2

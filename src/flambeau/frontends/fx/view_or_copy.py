@@ -115,8 +115,18 @@ def _assignments(meta: torch.Tensor) -> Iterator[Mapping[Any, Any]]:
     numbers = next((r for r in ranges if len(r) ** len(symbols) <= _MOST), ranges[-1])
     for chosen in product(map(sympy.Integer, numbers), repeat=len(symbols)):
         sizes = dict(zip(symbols, chosen, strict=True))
-        if not any(guard.xreplace(sizes) == sympy.false for guard in guards):
+        if not any(_fails(guard, sizes) for guard in guards):
             yield sizes
+
+
+def _fails(guard: Any, sizes: Mapping[Any, Any]) -> bool:
+    """Whether an assumption does not hold for some sizes, or says nothing of them: it divides by one that is 0."""
+    import sympy
+
+    try:
+        return bool(guard.xreplace(sizes) == sympy.false)
+    except ZeroDivisionError:
+        return True
 
 
 def _with_hints(value: Any, is_turned: bool) -> Any:
