@@ -235,6 +235,11 @@ WRITES = [
 ]  # fmt: skip
 
 
+@pytest.mark.parametrize("x", [torch.tensor(True), torch.full((3,), 100, dtype=torch.int8)], ids=["bool", "int8"])
+def test_sums_in_place_are_of_the_dtype_of_the_tensor(x: Tensor) -> None:
+    runs_like_eager(lambda x: (x.clone().cumsum_(0), x.clone().cumprod_(0)), x)
+
+
 @pytest.mark.parametrize("function", WRITES, ids=lambda f: f.__name__)
 def test_writes(function: Callable[[Tensor], Any]) -> None:
     runs_like_eager(function, matrix())

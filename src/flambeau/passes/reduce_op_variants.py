@@ -26,7 +26,7 @@ from flambeau.dialects.torch.types import (
     to_value,
     vtensor,
 )
-from flambeau.infer.builder import meta_of, rules
+from flambeau.infer.builder import meta_of, python_value, rules
 from flambeau.infer.rules import InferenceError
 from flambeau.ir.builder import erase
 from flambeau.passes.evaluate.tensors import METADATA_WRITES, updates_statistics
@@ -34,6 +34,8 @@ from flambeau.passes.evaluate.tensors import METADATA_WRITES, updates_statistics
 # In-place ops whose value form is not their name without the underscore.
 _RENAMED = {"aten.zero_": "aten.zeros_like"}
 
+# Ops whose value forms compute in a wider dtype if they are not told which, and those in place in that of the tensor.
+_IN_OWN_DTYPE = frozenset({"aten.cumsum", "aten.cumprod"})
 
 # Ops on tensor objects rather than on what they hold.
 _ON_OBJECTS = frozenset(
@@ -136,6 +138,8 @@ def _computed(emitter: TorchEmitter, name: str, operands: list[SSAValue], type_:
     """What is to be written: computed in the dtype that PyTorch computes in, then converted to that of the tensor."""
     rule = rules().get(name)
     assert isinstance(type_, TensorType)
+    if name in _IN_OWN_DTYPE and type_.dtype is not None and python_value(operands[-1]) is None:
+        operands = [*operands[:-1], emitter.constant(type_.dtype)]
     try:
         dtype = getattr(rule(*map(meta_of, operands)), "dtype", type_.dtype) if rule is not None else type_.dtype
     except InferenceError:
