@@ -82,6 +82,7 @@ DOCUMENTED = re.compile(
     r"|cannot be expressed on values: several of its elements are one in memory"
     r"|a dictionary has other keys after one branch"
     r"|the keys of a dictionary change in a loop"
+    r"|which element of a list or dictionary this is, is known only at run time"
     r"|is written to a tensor of \w+, which PyTorch refuses"  # where it is done, and it may be in a branch
 )
 """What a program may be refused for."""
