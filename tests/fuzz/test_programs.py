@@ -39,7 +39,7 @@ def test_every_stage_agrees_with_pytorch(part: int) -> None:
         if outcome.is_compiled and not program.buffers and seed % 20 < PARTS:
             on_iree.append(program)
     assert tally.share("refused") < 0.05
-    assert tally.share("refused alone") < 0.15
+    assert tally.share("refused alone") < 0.2
     assert tally.share("limited") < 0.75
     assert tally.share("rejected") < 0.15
     assert on_iree

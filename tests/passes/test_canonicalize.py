@@ -525,9 +525,9 @@ def test_a_program_that_always_raises_is_an_error() -> None:
 def test_what_is_written_has_the_dtype_of_the_tensor() -> None:
     """Where types show only now that an in-place op computes in another dtype, its result is converted."""
     text = """
-    func.func @f(%x: !torch.tensor<[2],si64>, %y: !torch.vtensor<[2],f32>) {
+    func.func @f(%x: !torch.tensor<[2],f16>, %y: !torch.vtensor<[2],f32>) {
       %0 = torch.tensor_static_info_cast %y : !torch.vtensor<[2],f32> to !torch.vtensor
-      torch.overwrite.tensor.contents %0 overwrites %x : !torch.vtensor, !torch.tensor<[2],si64>
+      torch.overwrite.tensor.contents %0 overwrites %x : !torch.vtensor, !torch.tensor<[2],f16>
       func.return
     }
     """

@@ -12,6 +12,7 @@ from torch.fx.node import map_arg
 
 from flambeau.dialects.torch import registry
 from flambeau.dialects.torch.schema import Schema, parse_schema
+from flambeau.frontends.fx.types import known_size
 from flambeau.ir.sharing import Sharing
 
 # In-place in name only: they change how autograd sees the tensor, never its contents.
@@ -235,3 +236,23 @@ def _storages(value: Any) -> set[int] | None:
         return {value.untyped_storage()._cdata}
     except (AttributeError, NotImplementedError, RuntimeError):
         return None
+
+
+def overlaps(operand: Any, written: Sequence[Any], aliasing: Aliasing) -> bool:
+    """Whether an operand of an op that writes is another view of what it writes: it is read before."""
+    nodes = [n for n in written if isinstance(n, Node)]
+    values = operand if isinstance(operand, (list, tuple)) else [operand]
+    return any(
+        isinstance(v, Node) and aliasing.root(v) is aliasing.root(n) and not _is_same_view(v, n)
+        for v in values
+        for n in nodes
+    )
+
+
+def _is_same_view(a: Node, b: Node) -> bool:
+    """Whether two nodes of one memory see the same elements of it in the same order."""
+    x, y = a.meta.get("val"), b.meta.get("val")
+    if a is b or not isinstance(x, torch.Tensor) or not isinstance(y, torch.Tensor):
+        return a is b
+    places = [(tuple(map(known_size, (*t.shape, *t.stride(), t.storage_offset()))), t.dtype) for t in (x, y)]
+    return None not in places[0][0] and places[0] == places[1]

@@ -55,6 +55,7 @@ from flambeau.frontends.fx.aliasing import (
     is_view,
     is_written_later,
     op_name,
+    overlaps,
     statistics_of,
     updates_statistics,
 )
@@ -428,7 +429,7 @@ class GraphImporter:
         is_alias = schema.is_mutable or aliased
         written = [v for a, v in zip(schema.arguments, given, strict=True) if a.alias is not None and a.alias.is_write]
         operands = [
-            self._argument(argument, self.resolve(value), is_alias and not self._overlaps_written(value, written))
+            self._argument(argument, self.resolve(value), is_alias and not overlaps(value, written, self.aliasing))
             for argument, value in zip(schema.arguments, given, strict=True)
         ]
         if schema.is_mutable:
@@ -436,12 +437,6 @@ class GraphImporter:
         self.values[node] = self._results(node, name, schema, operands, is_alias)
         if op_name(target) in RESHAPING and isinstance(node.args[0], Node):
             self.values[node.args[0]] = self.values[node]
-
-    def _overlaps_written(self, value: Any, written: Sequence[Any]) -> bool:
-        """Whether an operand of an op that writes is another view of what it writes: it is read before."""
-        roots = {self.aliasing.root(n) for n in written if isinstance(n, Node)}
-        values = value if isinstance(value, (list, tuple)) else [value]
-        return any(isinstance(v, Node) and v not in written and self.aliasing.root(v) in roots for v in values)
 
     def _require_same_view(self, name: str, node: Node) -> bool:
         """Note that an op must give a view at run time if it did so where it was traced, and a copy if it did not.

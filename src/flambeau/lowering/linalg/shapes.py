@@ -86,6 +86,9 @@ class ShapeBuilder(GenericBuilder):
 
     def divide_exact(self, numerator: Sequence[Size], denominator: Sequence[Size]) -> Size:
         """A product of sizes divided by another that it is a multiple of; equal factors cancel without a division."""
+        (whole, symbols), (part, others) = self._factors_of(numerator), self._factors_of(denominator)
+        if symbols == others and part and whole % part == 0:
+            return whole // part
         top, bottom = list(numerator), list(denominator)
         for size in denominator:
             match = next((i for i, s in enumerate(top) if _same(s, size)), None)
