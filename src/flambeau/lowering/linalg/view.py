@@ -256,14 +256,19 @@ def _index(b: LinalgBuilder, position: Size, size: Size) -> Size:
     return b.select(b.compare("slt", position, 0), b.add(position, size), position)
 
 
+def _index_within(b: LinalgBuilder, position: Size, size: Size) -> Size:
+    """An index that may count from the end; guards that there is such an element."""
+    first = _index(b, position, size)
+    b.guard(b.compare("sge", first, 0), "select(): index out of range")
+    b.guard(b.compare("slt", first, size), "select(): index out of range")
+    return first
+
+
 @linalg_rule("aten.select.int", "aten.select_copy.int")
 def select(b: LinalgBuilder, x: Tensor, dim: int, position: Size) -> Tensor:
     at = b.dim(dim, x.rank)
     size = b.size(x, at)
-    first = _index(b, position, size)
-    b.guard(b.compare("sge", first, 0), "select(): index out of range")
-    b.guard(b.compare("slt", first, size), "select(): index out of range")
-    return b.squeeze(_slice(b, x, at, first, 1), [at])
+    return b.squeeze(_slice(b, x, at, _index_within(b, position, size), 1), [at])
 
 
 @linalg_rule("aten.narrow")
@@ -547,7 +552,10 @@ def slice_scatter(b: LinalgBuilder, x: Tensor, src: Tensor, dim: int, start: Any
 @linalg_rule("aten.select_scatter")
 def select_scatter(b: LinalgBuilder, x: Tensor, src: Tensor, dim: int, position: Size) -> Tensor:
     at = b.dim(dim, x.rank)
-    return _replace(b, x, b.unsqueeze(src, at), at, _index(b, position, b.size(x, at)), 1, 1)
+    sizes = b.sizes(x)
+    for size, own in zip([*sizes[:at], *sizes[at + 1 :]], b.sizes(src), strict=True):
+        b.same_size(size, own, "the source does not have the size of what it replaces")
+    return _replace(b, x, b.unsqueeze(src, at), at, _index_within(b, position, sizes[at]), 1, 1)
 
 
 @linalg_rule("aten.diagonal_scatter")
