@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
-from xdsl.dialects.builtin import ModuleOp
 
 from flambeau.api import Module, OutputType, kept_ops, lower, paused_gc, stage
 from flambeau.diagnostics import CompileError, reporting
@@ -90,8 +89,7 @@ def lower_objects(
         e.context.update(module=before, pipeline="torchscript-module-to-torch-backend-pipeline")
         raise
     signatures = {
-        name: signature_of(op, name, border, module.weights, (in_specs or {}).get(name))
-        for name, border in borders.items()
+        name: signature_of(border, module.weights, (in_specs or {}).get(name)) for name, border in borders.items()
     }
     return Module(op, module.weights, signatures, OutputType.RAW, timings)
 
@@ -127,18 +125,16 @@ def _defaults(script: Any, bounds: tuple[ArgumentBound, ...]) -> list[Any]:
     return [*bounds, *(Known(a.default_value) if a.has_default_value() else None for a in arguments[len(bounds) :])]
 
 
-def signature_of(op: ModuleOp, name: str, border: ScriptBorder, weights: Weights, in_spec: Any) -> Signature:
+def signature_of(border: ScriptBorder, weights: Weights, in_spec: Any) -> Signature:
     """How Python calls a specialised function."""
-    function = next(f for f in op.ops if getattr(f, "sym_name", None) and f.sym_name.data == name)
     arguments = []
     for leaf in border.leaves:
         resource = initial_tensor(leaf.name, leaf.state, weights) if leaf.state is not None else None
         arguments.append(Argument(leaf.name, spec_of(leaf.type), resource))
     leaves, out_spec = pytree.tree_flatten(border.structure, is_leaf=lambda v: isinstance(v, Result))
-    results = function.body.block.last_op.operands
     return Signature(
         arguments=tuple(arguments),
-        results=tuple(spec_of(r.type) for r in results),
+        results=(),  # `lower` knows their types, when the passes have found them.
         outputs=tuple(Output(leaf.index, leaf.constant) for leaf in leaves),
         mutations=tuple(Mutation(result, argument) for result, argument in border.mutations),
         in_spec=in_spec,

@@ -142,6 +142,6 @@ func.func @main(%x: tensor<?xf32>) -> tensor<1xf32> {
 """
 
 
-@pytest.mark.xfail(raises=EngineError, reason="a tensor of the wrong type (engines/iree/flags_in_tensors.py)")
+@pytest.mark.xfail(raises=EngineError, reason="a tensor of the wrong type (engines/iree/truth_values.py)")
 def test_a_tensor_that_is_made_of_a_truth_value():
     compile_mlir(FLAG, profile="quick", use_cache=False)

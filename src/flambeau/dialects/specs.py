@@ -12,9 +12,8 @@ from flambeau.ir.module import ScalarSpec, TensorSpec
 
 def spec_of(type_: Attribute) -> TensorSpec | ScalarSpec:
     """What a caller passes for an argument of this type, torch or builtin."""
-    if isinstance(type_, TensorType):
-        # What is not known yet is found by the passes, and looked up again behind them.
-        return TensorSpec(type_.shape or (), type_.dtype or dtypes.float32)
+    if isinstance(type_, TensorType) and type_.shape is not None and type_.dtype is not None:
+        return TensorSpec(type_.shape, type_.dtype)
     if isinstance(type_, BuiltinTensorType):
         element = type_.element_type
         # Signed elements stand in literals of the torch dialect; elsewhere builtin tensors are signless.

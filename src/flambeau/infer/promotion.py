@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from flambeau.diagnostics import Unsupported
 from flambeau.ir import dtypes
 from flambeau.ir.dtypes import DType, promote
 
@@ -19,6 +20,15 @@ COMPLEX_OF = {
     dtypes.float64: dtypes.complex128,
 }
 """The complex dtypes whose parts are these."""
+
+
+def refuse_lossy_write(result: DType | None, written: DType | None) -> None:
+    """Raise if an in-place op computes in a higher category than that of the tensor: PyTorch casts no float to an int.
+
+    Ops that convert (`copy_`, `fill_`) compute in the dtype of the tensor, and do not come here.
+    """
+    if result is not None and written is not None and result.category > written.category:
+        raise Unsupported(f"a result of {result} is written to a tensor of {written}, which PyTorch refuses")
 
 
 def promote_operands(operands: Sequence[Any], default_float: DType = dtypes.float32) -> DType:

@@ -27,6 +27,7 @@ from flambeau.dialects.torch.types import (
     vtensor,
 )
 from flambeau.infer.builder import meta_of, python_value, rules
+from flambeau.infer.promotion import refuse_lossy_write
 from flambeau.infer.rules import InferenceError
 from flambeau.ir.builder import erase
 from flambeau.passes.evaluate.tensors import METADATA_WRITES, updates_statistics
@@ -146,8 +147,7 @@ def _computed(emitter: TorchEmitter, name: str, operands: list[SSAValue], type_:
         dtype = type_.dtype
     if type_.dtype is None or dtype is None or dtype is type_.dtype:
         return emitter.op(name, operands, [type_])[0]
-    if dtype.category > type_.dtype.category:
-        raise Unsupported(f"a result of {dtype} is written to a tensor of {type_.dtype}, which PyTorch refuses")
+    refuse_lossy_write(dtype, type_.dtype)
     (wide,) = emitter.op(name, operands, [vtensor(type_.shape, dtype.torch_type)])
     false, none = emitter.constant(False), emitter.constant(None)
     return emitter.op("aten.to.dtype", (wide, emitter.constant(type_.dtype), false, false, none), [type_])[0]

@@ -18,6 +18,7 @@ from flambeau.dialects.torch.ops import (
     ConstantOp,
     ConstantStrOp,
     ListConstructOp,
+    RuntimeAssertOp,
     ValueTensorLiteralOp,
     create_op,
 )
@@ -85,6 +86,14 @@ class TorchEmitter(OpBuilder):
         else:
             self._entry.add_op(op)
         self._last_constant = op
+
+    def require(self, condition: SSAValue, message: str) -> None:
+        """Make the program fail with `message` when it runs, unless a bool is true."""
+        self.emit(RuntimeAssertOp, (condition,), (), {"message": StringAttr(message)})
+
+    def size_along(self, tensor: SSAValue, dim: int) -> SSAValue:
+        """The size of a dim as an int of the program."""
+        return self.op("aten.size.int", (tensor, self.constant(dim)), (INT,))[0]
 
     def list(self, elements: Sequence[SSAValue], element_type: Attribute) -> SSAValue:
         """`torch.prim.ListConstruct`; equal lists of constants are built once."""

@@ -6,7 +6,6 @@ from xdsl.dialects.builtin import ModuleOp
 
 from flambeau.engines.iree.complex_constants import has_wide_constants, wide_constants_to_pairs
 from flambeau.engines.iree.constants import constants_to_tensors, has_reduced_constants
-from flambeau.engines.iree.flags_in_tensors import fill_with_flags, has_flags_in_tensors
 from flambeau.engines.iree.growing import is_growing_loop
 from flambeau.engines.iree.loops import is_loop_on_tensors, with_branches
 from flambeau.engines.iree.registers import passes_narrow_numbers, widen_arguments
@@ -17,6 +16,7 @@ from flambeau.engines.iree.stablehlo_ops import (
     replace_dynamic_ops,
 )
 from flambeau.engines.iree.tosa_ops import has_open_sizes, open_sizes_to_loops
+from flambeau.engines.iree.truth_values import fill_truth_values, has_truth_values
 
 
 def for_iree(module: ModuleOp) -> ModuleOp:
@@ -31,8 +31,8 @@ def for_iree(module: ModuleOp) -> ModuleOp:
         module = constants_to_tensors(module.clone())
     if has_open_sizes(module):
         module = open_sizes_to_loops(module.clone())
-    if has_flags_in_tensors(module):
-        module = fill_with_flags(module.clone())
+    if has_truth_values(module):
+        module = fill_truth_values(module.clone())
     flat = with_branches(module, is_loop_on_tensors, is_growing_loop, passes_narrow_numbers)
     if flat is not module:
         widen_arguments(flat)

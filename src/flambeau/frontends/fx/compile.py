@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import ast
-import copy
 import logging
 import os
 import re
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -23,8 +22,9 @@ from flambeau.frontends.fx.assignments import noted_assignments, refuse_lost_ass
 from flambeau.frontends.fx.autocast import ambient_autocast
 from flambeau.frontends.fx.expansion import TRACING
 from flambeau.frontends.fx.exported import Keep, import_exported_program, import_graph_module
+from flambeau.frontends.fx.numbers import depends_on, noted_numbers
 from flambeau.frontends.fx.pytrees import register_known_containers
-from flambeau.frontends.fx.state import NumberChange, memory_of, noted_numbers, untouched
+from flambeau.frontends.fx.state import memory_of, untouched
 from flambeau.ir.locations import location_of_trace
 from flambeau.ir.module import Signature, Weights
 
@@ -93,7 +93,7 @@ def export(model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
             if has_transforms(program):
                 program = _export_below_transforms(model, args, kwargs, dynamic_shapes)
             changes = tuple(numbers)
-            depends = bool(changes) and _is_other_program(program, model, args, kwargs, dynamic_shapes, changes)
+            depends = bool(changes) and depends_on(changes, program, model, args, kwargs, dynamic_shapes)
     except Exception as e:
         raise CompileError([_export_failure(e)], summary="torch.export could not trace the model") from e
     if reshaped:
@@ -110,53 +110,6 @@ def export(model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
             _refuse_lost_state(model, program, assigned[1].split(", "))
         warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno, registry=_WARNED)
     return program
-
-
-def _is_other_program(
-    program: Any, model: torch.nn.Module, args: Any, kwargs: Any, shapes: Any, changes: Sequence[NumberChange]
-) -> bool:
-    """Whether a model computes something else when it is called again, with the numbers that its first call has left.
-
-    Numbers that are only counted, and numbers that say what is there already, make no difference.
-    """
-    for change in changes:
-        change.set(change.after)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            again = torch.export.export(model, args, kwargs, dynamic_shapes=shapes, strict=False)
-        finally:
-            for change in changes:
-                change.set(change.before)
-        return _differ(program, again, args, kwargs)
-
-
-def _differ(program: Any, again: Any, args: Any, kwargs: Any) -> bool:
-    """Whether the second of two calls gives something else if it is by the second program."""
-    if program.graph_module.code == again.graph_module.code and _are_equal(program.constants, again.constants):
-        return False
-    return not _are_equal(*(_results_of_two_calls(program, p, args, kwargs) for p in (program, again)))
-
-
-def _results_of_two_calls(first: Any, second: Any, args: Any, kwargs: Any) -> Any:
-    """What a second call gives, by another exported program than the first; neither inputs nor states change."""
-    before, after = (copy.deepcopy(program).module() for program in (first, second))
-    states = dict(after.named_buffers())
-    with torch.no_grad():
-        before(*copy.deepcopy(args), **copy.deepcopy(kwargs))
-        for name, state in before.named_buffers():
-            if name in states:
-                states[name].copy_(state)
-        return after(*copy.deepcopy(args), **copy.deepcopy(kwargs))
-
-
-def _are_equal(x: Any, y: Any) -> bool:
-    """Whether all tensors and numbers in two values are the same."""
-    left, right = pytree.tree_leaves(x), pytree.tree_leaves(y)
-    return len(left) == len(right) and all(
-        torch.equal(a, b) if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor) else type(a) is type(b)
-        for a, b in zip(left, right, strict=True)
-    )
 
 
 def has_transforms(program: Any) -> bool:

@@ -11,12 +11,10 @@ from typing import Any
 
 import torch
 from torch.fx import Node
-from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import SSAValue
 
 from flambeau.dialects.torch import registry
 from flambeau.dialects.torch.emitter import TorchEmitter
-from flambeau.dialects.torch.ops import RuntimeAssertOp
 from flambeau.dialects.torch.types import BOOL, INT
 from flambeau.frontends.fx.schemas import bind
 from flambeau.frontends.fx.types import known_size
@@ -59,8 +57,7 @@ def emit_guards(
         if left is None or right is None:
             continue
         (holds,) = emitter.op(_RELATIONS[type(expr).__name__], (left, right), [BOOL])
-        message = StringAttr(f"a size is not one that the program was compiled for: {expr} does not hold")
-        emitter.emit(RuntimeAssertOp, (holds,), (), {"message": message})
+        emitter.require(holds, f"a size is not one that the program was compiled for: {expr} does not hold")
 
 
 def _least_sizes(nodes: Iterable[Node]) -> list[Any]:
@@ -103,26 +100,26 @@ def emit_rank_guards(emitter: TorchEmitter, node: Node, value: SSAValue) -> None
         dims = [d % meta.dim() for d in wanted]
     for dim in dims:
         if known_size(meta.shape[dim]) is None:
-            (size,) = emitter.op("aten.size.int", (value, emitter.constant(dim)), [INT])
+            size = emitter.size_along(value, dim)
             (holds,) = emitter.op("aten.ne.int", (size, emitter.constant(1)), [BOOL])
-            message = StringAttr(f"dimension {dim} of a tensor that is squeezed has size 1, for which the rank differs")
-            emitter.emit(RuntimeAssertOp, (holds,), (), {"message": message})
+            message = f"dimension {dim} of a tensor that is squeezed has size 1, for which the rank differs"
+            emitter.require(holds, message)
 
 
 def emit_view_guards(emitter: TorchEmitter, op: str, value: SSAValue, dims: Iterable[Sequence[int]]) -> None:
     """Check that no set of dims has all sizes 1, for which an op gives a copy instead of a view, or a view instead."""
     for group in dims:
-        sizes = [emitter.op("aten.size.int", (value, emitter.constant(dim)), [INT])[0] for dim in group]
+        sizes = [emitter.size_along(value, dim) for dim in group]
         largest = sizes[0]
         for size in sizes[1:]:
             (largest,) = emitter.op("prim.max.int", (largest, size), [INT])
         (holds,) = emitter.op("aten.ne.int", (largest, emitter.constant(1)), [BOOL])
         names = " and ".join(map(str, group))
-        message = StringAttr(
+        emitter.require(
+            holds,
             f"dimension {names} of the operand of {op} has size 1, for which a copy is a view or a view a copy: "
-            "the program, which writes to one of the two, was not compiled for it"
+            "the program, which writes to one of the two, was not compiled for it",
         )
-        emitter.emit(RuntimeAssertOp, (holds,), (), {"message": message})
 
 
 def _number(emitter: TorchEmitter, expr: Any, sizes: dict[Any, tuple[SSAValue, int | None]]) -> SSAValue | None:
@@ -133,7 +130,7 @@ def _number(emitter: TorchEmitter, expr: Any, sizes: dict[Any, tuple[SSAValue, i
         value, dim = sizes[expr]
         if dim is None:
             return value
-        return emitter.op("aten.size.int", (value, emitter.constant(dim)), [INT])[0]
+        return emitter.size_along(value, dim)
     parts = [_number(emitter, part, sizes) for part in expr.args]
     known = [p for p in parts if p is not None]
     name = type(expr).__name__

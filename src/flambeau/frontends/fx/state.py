@@ -103,7 +103,7 @@ def untouched(program: Any) -> Iterator[list[str]]:
 
     Gives the paths of those whose shape it changes, once it is over: the graph has them as they were at its end.
     """
-    found = {id(t): (path, t) for _, path, t in _reached(program) if isinstance(t, torch.Tensor)}
+    found = {id(t): (path, t) for _, path, t in reached(program) if isinstance(t, torch.Tensor)}
     kept = [
         (path, t, t._version, t.detach().clone(), (t.shape, t.stride(), t.storage_offset()))
         for path, t in found.values()
@@ -124,47 +124,11 @@ def untouched(program: Any) -> Iterator[list[str]]:
 
 def plain_tensors(program: Any) -> list[torch.Tensor]:
     """The tensors that a module or function reaches and that are neither parameters nor buffers."""
-    found = {id(value): value for _, _, value in _reached(program) if isinstance(value, torch.Tensor)}
+    found = {id(value): value for _, _, value in reached(program) if isinstance(value, torch.Tensor)}
     return [tensor for tensor in found.values() if is_real(tensor)]
 
 
-@dataclass
-class NumberChange:
-    """A Python number that `forward` changes."""
-
-    owner: Any
-    path: str
-    before: float
-    after: float
-
-    def set(self, value: float) -> None:
-        vars(self.owner)[self.path.rpartition(".")[2]] = value
-
-    def __str__(self) -> str:
-        return f"{self.path} ({self.before} to {self.after})"
-
-
-@contextmanager
-def noted_numbers(model: torch.nn.Module) -> Iterator[list[NumberChange]]:
-    """Note which Python numbers `forward` changes, and put them back."""
-    before = [(owner, path, value) for owner, path, value in _reached(model) if type(value) in (int, float)]
-    changed: list[NumberChange] = []
-
-    def compare(*_: Any) -> None:
-        for owner, path, value in before:
-            now = vars(owner).get(path.rpartition(".")[2]) if owner is not None else value
-            if type(now) in (int, float) and now != value:
-                changed.append(NumberChange(owner, path, value, now))
-                changed[-1].set(value)
-
-    hook = model.register_forward_hook(compare)
-    try:
-        yield changed
-    finally:
-        hook.remove()
-
-
-def _reached(program: Any) -> Iterator[tuple[Any, str, Any]]:
+def reached(program: Any) -> Iterator[tuple[Any, str, Any]]:
     """What a module or function reaches: the object that has it as an attribute, a path to it, and the value."""
     seen: set[int] = set()
 

@@ -10,7 +10,7 @@ from xdsl.ir import SSAValue
 from flambeau.diagnostics import Unsupported
 from flambeau.infer.builder import TorchBuilder
 from flambeau.ir import dtypes
-from flambeau.passes.decompose.rules import decomposition, require
+from flambeau.passes.decompose.rules import decomposition, require_element
 
 SUM, MEAN, MAX = 0, 1, 2
 
@@ -24,7 +24,7 @@ def one_hot(t: TorchBuilder, x: SSAValue, classes: int) -> SSAValue:
     if classes < 1 and 0 not in t.shape(x):
         raise Unsupported(f"one_hot with {classes} classes")
     is_class = t.logical_and(t.ge(x, 0), t.lt(x, classes))
-    require(t, t.all(is_class), "class values must be non-negative and smaller than num_classes")
+    require_element(t, t.all(is_class), "class values must be non-negative and smaller than num_classes")
     return t.to(t.eq(t.unsqueeze(x, -1), t.arange(classes, dtype=dtypes.int64)), dtypes.int64)
 
 

@@ -10,7 +10,7 @@ from flambeau.diagnostics import Unsupported
 from flambeau.infer.builder import TorchBuilder, meta_of
 from flambeau.infer.rules import promoted
 from flambeau.ir import dtypes
-from flambeau.passes.decompose.rules import decomposition, require
+from flambeau.passes.decompose.rules import decomposition, require_element
 
 
 def _broadcast(t: TorchBuilder, x: SSAValue, y: SSAValue) -> tuple[SSAValue, SSAValue]:
@@ -55,7 +55,7 @@ def histc(t: TorchBuilder, x: SSAValue, bins: int, low: Any, high: Any) -> SSAVa
         low, high = t.amin(flat, [0]), t.amax(flat, [0])
         if dtype.is_float:
             is_finite = t.logical_and(t.isfinite(low), t.isfinite(high))
-            require(t, is_finite, "the range of a histogram is not finite")
+            require_element(t, is_finite, "the range of a histogram is not finite")
         is_one_point = t.to(t.eq(low, high), dtype)
         low, high = t.sub(low, is_one_point), t.add(high, is_one_point)
     is_inside = t.logical_and(t.ge(flat, low), t.le(flat, high))

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import SSAValue
 
-from flambeau.dialects.torch.ops import RuntimeAssertOp
 from flambeau.dialects.torch.types import BOOL
 from flambeau.infer.builder import TorchBuilder
 from flambeau.ir.conversion import RuleTable
@@ -14,7 +12,7 @@ DECOMPOSITIONS = RuleTable("decompositions")
 decomposition = DECOMPOSITIONS
 
 
-def require(t: TorchBuilder, condition: SSAValue, message: str) -> None:
+def require_element(t: TorchBuilder, condition: SSAValue, message: str) -> None:
     """Make the program fail with `message` unless a tensor with one element is true."""
     flag = t.op("aten.Bool.Tensor", (condition,), (BOOL,))[0]
-    t.emit(RuntimeAssertOp, (flag,), (), {"message": StringAttr(message)})
+    t.require(flag, message)

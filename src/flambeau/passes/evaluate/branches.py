@@ -16,7 +16,7 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from flambeau.diagnostics import Diagnostic, Unsupported
 from flambeau.dialects.torch.control_flow import IfOp, IfYieldOp
-from flambeau.dialects.torch.ops import RuntimeAssertOp, UninitializedOp
+from flambeau.dialects.torch.ops import UninitializedOp
 from flambeau.dialects.torch.types import (
     BOOL,
     FLOAT,
@@ -26,7 +26,7 @@ from flambeau.dialects.torch.types import (
     TensorType,
     intern,
 )
-from flambeau.passes.evaluate.joins import abandoned_on_error, has_no_effect, is_outside, join_types, like, same_steps
+from flambeau.passes.evaluate.joins import has_no_effect, is_outside, join_types, like, same_steps
 from flambeau.passes.evaluate.rules import Raised
 from flambeau.passes.evaluate.values import (
     SERIAL,
@@ -111,12 +111,15 @@ class Branches:
 
     @contextmanager
     def inside(self, block: Block) -> Iterator[None]:
-        """Emit into a block of a region."""
+        """Emit into a block of a region; one that is not finished lets go of what it uses: nobody will erase it."""
         outer = self.t.block
         self.t.block = block
         self.depth += 1
         try:
             yield
+        except BaseException:
+            block.drop_all_references()
+            raise
         finally:
             self.t.block = outer
             self.depth -= 1
@@ -138,7 +141,7 @@ class Branches:
             raised = then if isinstance(then, Raised) else other
             assert isinstance(raised, Raised)
             wanted = self.negated(flag) if raised is then else flag
-            self.t.emit(RuntimeAssertOp, (wanted,), (), {"message": raised.attribute})
+            self.t.require(wanted, raised.message)
             self.finish(op, self.walk(op.else_block if raised is then else op.then_block))
             return
         self.finish(op, self.join(flag, Merge(then, other, start)))
@@ -153,7 +156,7 @@ class Branches:
         """Evaluate a branch, and take back what it did to the heap."""
         mark, block = self.heap.mark(), Block()
         try:
-            with abandoned_on_error(block), self.inside(block):
+            with self.inside(block):
                 results = self.walk(old)
             changes = {(o, n): getattr(o, n) for o, n, _ in self.heap.changed(mark) if not n.startswith("cached")}
             return Branch(block, results, changes)

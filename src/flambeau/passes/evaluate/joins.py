@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 from xdsl.ir import Attribute, Block, SSAValue
@@ -101,13 +100,3 @@ def like(value: Any, other: Any) -> Any:
 
 def _is_optional(value: Any) -> bool:
     return isinstance(value, SSAValue) and isinstance(value.type, OptionalType)
-
-
-@contextmanager
-def abandoned_on_error(block: Block) -> Iterator[None]:
-    """Let go of what a block uses if it is not finished: nobody will erase it."""
-    try:
-        yield
-    except BaseException:
-        block.drop_all_references()
-        raise

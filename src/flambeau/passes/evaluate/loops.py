@@ -11,7 +11,7 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from flambeau.diagnostics import Diagnostic, Unsupported
 from flambeau.dialects.torch.control_flow import LoopConditionOp, LoopOp
 from flambeau.dialects.torch.types import BOOL, INT, OptionalType, UnionType
-from flambeau.passes.evaluate.joins import abandoned_on_error, has_no_effect, is_outside, join_types, like
+from flambeau.passes.evaluate.joins import has_no_effect, is_outside, join_types, like
 from flambeau.passes.evaluate.rules import Raised
 from flambeau.passes.evaluate.values import (
     SERIAL,
@@ -153,7 +153,7 @@ class Loop:
             self.grown = False
             mark, block = e.heap.mark(), Block(arg_types=[INT])
             slots: list[tuple[Path, Any]] = []
-            with abandoned_on_error(block), e.inside(block):
+            with e.inside(block):
                 self.enter(block, slots)
                 try:
                     flag, *nexts = e.walk(self.op.body)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from flambeau.diagnostics import Unsupported
@@ -51,10 +50,6 @@ class Raised(Exception):
         super().__init__(message)
         self.op = op
         self.message = message
-
-    @property
-    def attribute(self) -> Attribute:
-        return StringAttr(self.message)
 
 
 def for_keys(*patterns: str) -> Callable[[Any], Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute, Block, SSAValue
 
 from flambeau.diagnostics import Unsupported
@@ -17,7 +16,6 @@ from flambeau.dialects.torch.ops import (
     ListUnpackOp,
     NonValueTensorLiteralOp,
     OverwriteTensorContentsOp,
-    RuntimeAssertOp,
     StaticInfoCastOp,
     TorchOp,
     ValueTensorLiteralOp,
@@ -33,6 +31,7 @@ from flambeau.dialects.torch.types import (
     intern,
     to_value,
 )
+from flambeau.infer.promotion import refuse_lossy_write
 from flambeau.ir.locations import user_frame
 from flambeau.passes.evaluate.strides import is_contiguous, layout_of, viewed
 from flambeau.passes.evaluate.values import Cell, Heap, Known, Link, List, Stale, Step, Storage, View
@@ -132,9 +131,7 @@ class Tensors:
         assert isinstance(want, TensorType)
         if None in (have.element_type, want.element_type) or have.element_type == want.element_type:
             return value
-        if have.dtype is not None and want.dtype is not None and have.dtype.category > want.dtype.category:
-            # A write that converts says so by itself: copy_ and fill_ compute in the dtype of the tensor.
-            raise Unsupported(f"a result of {have.dtype} is written to a tensor of {want.dtype}, which PyTorch refuses")
+        refuse_lossy_write(have.dtype, want.dtype)
         t = self.t
         false, none = t.constant(False), t.constant(None)
         operands = (value, t.constant(want.dtype), false, false, none)
@@ -351,14 +348,13 @@ class Tensors:
         shape = getattr(self.view_type(source), "shape", None)
         if shape is None or shape[dim] is not None:
             return
-        (size,) = t.op("aten.size.int", (self.read(source), t.constant(dim)), (INT,))
+        size = t.size_along(self.read(source), dim)
         bounds = {"aten.eq.int": count if name == "aten.unbind.int" else total}
         if name == "aten.split.Tensor":  # The last part may be smaller, and is the only one that may be empty.
             bounds = {"aten.le.int": total, "aten.gt.int": total - total // count if count > 1 else -1}
         for relation, bound in bounds.items():
             (holds,) = t.op(relation, (size, t.constant(bound)), (BOOL,))
-            message = StringAttr(f"dimension {dim} does not have the size of the parts that it is split into")
-            t.emit(RuntimeAssertOp, (holds,), (), {"message": message})
+            t.require(holds, f"dimension {dim} does not have the size of the parts that it is split into")
 
 
 _PART_DIM = {

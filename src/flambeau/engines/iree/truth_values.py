@@ -1,7 +1,7 @@
 """Tensors that are made of one truth value, filled instead.
 
-IREE 3.13 computes an elementwise op of `tensor.from_elements %flag : tensor<i1>` on the flag alone, and then makes the
-tensor of the flag's type instead of the result's: the program does not compile. It does not do so with `linalg.fill`.
+IREE 3.13 computes an elementwise op of `tensor.from_elements %truth : tensor<i1>` on that value alone, and then makes
+the tensor of its type instead of the result's: the program does not compile. It does not do so with `linalg.fill`.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from flambeau.ir.builder import erase
 from flambeau.lowering.whole.values import shape_of
 
 
-def has_flags_in_tensors(module: ModuleOp) -> bool:
+def has_truth_values(module: ModuleOp) -> bool:
     """Whether a program makes tensors of single truth values."""
     return next(_found(module), None) is not None
 
 
-def fill_with_flags(module: ModuleOp) -> ModuleOp:
+def fill_truth_values(module: ModuleOp) -> ModuleOp:
     """Rewrite the module in place."""
     for op in list(_found(module)):
         b = builder_before(op)
