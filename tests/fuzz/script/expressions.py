@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 import torch
-from fuzz.variables import (
+from fuzz.script.variables import (
     FLOAT,
     LONG,
     MAX_DIMS,
@@ -28,7 +28,7 @@ from fuzz.variables import (
     is_data_int,
     sample,
 )
-from fuzz.views import VIEWS
+from fuzz.script.views import VIEWS
 
 
 class Expressions:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import torch
-from fuzz.variables import Dead
+from fuzz.script.variables import Dead
 
 
 class Chooser(Protocol):

@@ -11,8 +11,8 @@ from __future__ import annotations
 from random import Random
 
 import torch
-from fuzz.statements import Statements
-from fuzz.variables import (
+from fuzz.script.statements import Statements
+from fuzz.script.variables import (
     FLOAT,
     LONG,
     Helper,

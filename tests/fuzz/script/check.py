@@ -18,7 +18,7 @@ from typing import Any, Optional
 
 import torch
 from fuzz import campaign
-from fuzz.variables import Program, Spec
+from fuzz.script.variables import Program, Spec
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 from xdsl.dialects import func

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from random import Random
 
 import pytest
-from fuzz.check import Outcome, Tally, check, check_on_iree, difference, expected, in_python, observe, together
-from fuzz.programs import generate
-from fuzz.shrink import shrink
-from fuzz.variables import FLOAT, Program, Spec
+from fuzz.script.check import Outcome, Tally, check, check_on_iree, difference, expected, in_python, observe, together
+from fuzz.script.programs import generate
+from fuzz.script.shrink import shrink
+from fuzz.script.variables import FLOAT, Program, Spec
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 

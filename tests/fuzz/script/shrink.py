@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import replace
 
-from fuzz.variables import Program
+from fuzz.script.variables import Program
 
 
 def shrink(program: Program, fails: Callable[[Program], bool], attempts: int = 600) -> Program:

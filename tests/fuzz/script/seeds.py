@@ -6,10 +6,10 @@ from random import Random
 
 import torch
 from fuzz import campaign
-from fuzz.check import Outcome, check, check_on_iree, together
-from fuzz.programs import generate
-from fuzz.shrink import shrink
-from fuzz.variables import Program
+from fuzz.script.check import Outcome, check, check_on_iree, together
+from fuzz.script.programs import generate
+from fuzz.script.shrink import shrink
+from fuzz.script.variables import Program
 
 torch.set_num_threads(1)  # One suffices for tensors this small.
 
