@@ -54,7 +54,12 @@ def _file(**kwargs: Any) -> click.Path:
 @click.option("--cases", "files", multiple=True, type=_file(exists=True), help="A Python file with cases of your own.")
 @click.option("--every", default=1, type=click.IntRange(1), help="Only every n-th case.")
 @click.option("--jobs", "-j", default=2, show_default=True, type=click.IntRange(1), help="Worker processes.")
-@click.option("--timeout", default=120.0, show_default=True, help="Seconds until a silent worker is given up.")
+@click.option(
+    "--timeout",
+    default=120.0,
+    show_default=True,
+    help="Seconds until a silent worker is given up, for one case; cases together have more.",
+)
 @click.option("--memory", default=8.0, show_default=True, help="GiB until a worker is given up.")
 @click.option("--out", default=Path(".cts"), type=click.Path(file_okay=False, path_type=Path), help="Where results go.")
 @click.option("--restart", is_flag=True, help="Forget what a run that was stopped has done.")

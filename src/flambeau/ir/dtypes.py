@@ -113,6 +113,11 @@ class DType:
         return float("inf")
 
     @property
+    def saturates_at(self) -> float | None:
+        """What PyTorch makes of all larger numbers, infinity too; None for floats where they become inf or NaN."""
+        return 448.0 if self.name == "float8_e4m3fn" else None
+
+    @property
     def torch(self) -> torch.dtype:
         """The `torch.dtype`; the only member that needs PyTorch."""
         import torch

@@ -129,9 +129,9 @@ class Element:
             # PyTorch's narrow floats are made of and read as f32, so that f64 and integers are rounded twice.
             return self.to(dtypes.float32).to(dtype)
         if source.is_float:
-            # PyTorch's float8_e4m3fn has no infinity, and what is too large is the greatest number there is.
-            whole = self.maximum(-448.0).minimum(448.0) if dtype.name == "float8_e4m3fn" else self
-            return self.emit(arith.ExtFOp if dtype.size > source.size else arith.TruncFOp, (whole,), dtype)
+            limit = dtype.saturates_at
+            within = self if limit is None else self.maximum(-limit).minimum(limit)
+            return self.emit(arith.ExtFOp if dtype.size > source.size else arith.TruncFOp, (within,), dtype)
         return self.emit(arith.SIToFPOp if source.signed else arith.UIToFPOp, (self,), dtype)
 
     def _int_to_int(self, dtype: DType) -> Element:

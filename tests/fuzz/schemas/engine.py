@@ -200,10 +200,9 @@ def _child(ready: Sequence[Prepared]) -> Iterator[dict[str, Any]]:
             yield from map(json.loads, whole)
     finally:
         os.close(reading)
-        with suppress(OSError):
-            os.killpg(pid, signal.SIGKILL)
-        with suppress(OSError):
-            os.kill(pid, signal.SIGKILL)
+        for kill in (os.killpg, os.kill):  # It may not have become the leader of its group yet.
+            with suppress(OSError):
+                kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
 
 
