@@ -319,3 +319,30 @@ def test_sources_of_other_sizes_are_not_read_beyond_their_end(name: str, target:
         model(x, index, wrong)
     with pytest.raises(RunError, match=r"larger than|a slice for each index"):
         run(x, index, wrong)
+
+
+class Top(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.topk(3, 0)[0] + x.kthvalue(3, 0)[0]
+
+
+class Norm(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.linalg.vector_norm(x, -2.0, 0)
+
+
+class Cropped(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.pad(x.t(), [0, -2], mode="replicate")
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(("model", "rows"), [(Top(), 2), (Norm(), 0), (Cropped(), 2)], ids=lambda m: type(m).__name__)
+def test_sizes_that_pytorch_refuses_are_refused(model: torch.nn.Module, rows: int, target: str) -> None:
+    run = of_any_size(model, target, 2)
+    x = torch.arange(1.0, 9.0).reshape(4, 2)
+    torch.testing.assert_close(run(x), model(x))
+    with pytest.raises((RuntimeError, IndexError)):
+        model(x[:rows])
+    with pytest.raises(RunError):
+        run(x[:rows])

@@ -69,6 +69,11 @@ class Case:
     arguments: tuple[Any, ...]
 
     @property
+    def base(self) -> str:
+        """The name without dialect and overload."""
+        return self.name.split(".")[1]
+
+    @property
     def schema(self) -> Schema:
         found = registry.schema(self.name)
         assert found is not None

@@ -74,6 +74,15 @@ POLYNOMIALS = frozenset(
 DISTINCT_ROWS = frozenset({"scatter", "index_put", "_unsafe_index_put", "index_copy", "put", "scatter_add"})
 """Which of two writes to one place wins is not defined: indices differ."""
 
+DIES_OF_NOTHING = frozenset({"_embedding_bag", "_embedding_bag_forward_only"})
+"""PyTorch itself dies of indices that are in no bag."""
+
+NOT_FINITE = frozenset({"native_layer_norm", "native_group_norm", "native_batch_norm", "_fused_rms_norm"})
+"""Whether infinities give infinity or NaN here is a matter of the formula, and PyTorch has one for each kernel."""
+
+POOLED_DIMS = {f"max_pool{n}d_with_indices": n for n in (1, 2, 3)}
+"""PyTorch names an element that is not there, beyond the plane, where a dilated window misses the input altogether."""
+
 NO_LEAST = frozenset({"div", "divide", "floor_divide", "fmod", "remainder", "gcd", "lcm"})
 """PyTorch itself dies of the least integer divided by -1, with rounding_mode='trunc' and in lcm."""
 

@@ -186,6 +186,7 @@ def test_variances(dynamic: bool) -> None:
 def test_variances_with_too_few_elements() -> None:
     x = torch.tensor([[1.0], [2.0], [4.0]])
     cases: list[Any] = [(lambda x, c=c, d=d: x.var(d, correction=c), (x,)) for c in (0, 1, 3, 7, 0.5) for d in (0, 1)]
+    cases += [(lambda x, c=c: x.var(0, correction=c), (torch.zeros(0, 2),)) for c in (-1, 0, 1)]
     check_all([*cases, *each([torch.var, torch.std], torch.tensor([1.0, INF]), torch.tensor([NAN, 1.0]))])
 
 

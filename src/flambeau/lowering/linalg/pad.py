@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Any
 
 from flambeau.diagnostics import Unsupported
@@ -83,6 +84,9 @@ def _pad_from_input(b: LinalgBuilder, x: Tensor, pad: Sequence[Size], mode: str)
                 if not (isinstance(amount, int) and amount <= 0):
                     b.guard(b.compare("slt", amount, size), "reflection padding must be less than the dimension")
     new = _padded_sizes(b, old, low, high)
+    if mode != "circular" and pad:
+        most = reduce(b.maximum, new[x.rank - len(pad) // 2 :])
+        b.guard(b.compare("sgt", most, 0), "padding by less than nothing leaves no elements")
     padded = [i for i in range(x.rank) if not (low[i] == 0 and high[i] == 0)]
     position = _MODES[mode]
 

@@ -316,7 +316,10 @@ def _moments(
     mean = mean_over(b, x, dims)
 
     def finish(e: Element) -> Element:
-        degrees = (b.element(n, e.dtype) - (1 if correction is None else correction)).maximum(0)
+        elements = b.element(n, e.dtype)
+        degrees = (elements - (1 if correction is None else correction)).maximum(0)
+        if correction is not None and correction < 0:
+            degrees = (elements > 0).select(degrees, elements)  # Nothing has no variance, whatever is added to 0.
         return (e / degrees).sqrt() if root else e / degrees
 
     squares = centered_squares(b, x, dims, mean)
@@ -353,8 +356,9 @@ def vector_norm(b: LinalgBuilder, x: Tensor, ord: float | None, dim: Dims, keepd
     def size(e: Element) -> Element:
         return abs(e.to(wanted.compute))
 
-    if math.isinf(power):
+    if math.isinf(power) or power < 0:
         _guard_not_empty(b, x, dims, "linalg.vector_norm")
+    if math.isinf(power):
         sizes = per_element(b, x, size, acc)
         result = extreme(b, sizes, dims, largest=power > 0)
     elif power == 0:

@@ -16,7 +16,7 @@ from flambeau.diagnostics import Unsupported
 from flambeau.infer.builder import TorchBuilder
 from flambeau.ir import dtypes
 from flambeau.ir.dtypes import DType
-from flambeau.passes.decompose.rules import decomposition
+from flambeau.passes.decompose.rules import decomposition, require_size
 
 BY_ROOT, BY_LENGTH = 1, 2
 
@@ -52,11 +52,12 @@ def c2r(t: TorchBuilder, x: SSAValue, dims: Sequence[int], normalization: int, l
         parts = _transform(t, parts, dim, False)
     # The half that is not given is the mirror image of the one that is, so each of its terms counts twice.
     given = last_dim_size // 2 + 1
+    require_size(t, t.shape(x)[last], "eq", given, "the last dimension does not have the size of half the result")
     cos, sin = _matrix(t, given, last_dim_size, last_dim_size, t.dtype(parts[0]))
     k = t.unsqueeze(t.arange(given, dtype=dtypes.int64), 1)
     is_alone = t.eq(t.remainder(t.mul(k, 2), last_dim_size), 0)
     cos, sin = (t.where(is_alone, m, t.mul(m, 2.0)) for m in (cos, sin))
-    real, imaginary = (t.slice(t.transpose(p, last, -1), -1, 0, given) for p in parts)
+    real, imaginary = (t.transpose(p, last, -1) for p in parts)
     result = t.transpose(t.sub(t.matmul(real, cos), t.matmul(imaginary, sin)), last, -1)
     return t.mul(result, _factor([*_lengths(t, x, others), last_dim_size], normalization))
 

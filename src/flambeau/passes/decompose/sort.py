@@ -13,7 +13,7 @@ from xdsl.ir import SSAValue
 from flambeau.diagnostics import Unsupported
 from flambeau.infer.builder import TorchBuilder
 from flambeau.ir import dtypes
-from flambeau.passes.decompose.rules import decomposition
+from flambeau.passes.decompose.rules import decomposition, require_size
 
 FEW = 16
 """Up to so many greatest elements are found one by one."""
@@ -86,9 +86,8 @@ def topk(t: TorchBuilder, x: SSAValue, k: Any, dim: int, largest: bool, sort: bo
 def _require_place(t: TorchBuilder, x: SSAValue, k: Any, dim: int, least: int) -> None:
     """Refuse a number of elements, or the place of one, that a dim does not have."""
     sizes = t.shape(x)
-    size = sizes[dim] if sizes else 1
-    if isinstance(k, int) and (k < least or (isinstance(size, int) and k > size)):
-        raise Unsupported(f"k is {k} for a dim of {size} elements")
+    require_size(t, sizes[dim] if sizes else 1, "ge", k, "k is larger than the dimension")
+    require_size(t, k, "ge", least, "k is too small")
 
 
 def _one_by_one(t: TorchBuilder, x: SSAValue, k: int, dim: int, largest: bool) -> tuple[SSAValue, SSAValue]:
