@@ -145,3 +145,25 @@ func.func @main(%x: tensor<?xf32>) -> tensor<1xf32> {
 @pytest.mark.xfail(raises=EngineError, reason="a tensor of the wrong type (engines/iree/truth_values.py)")
 def test_a_tensor_that_is_made_of_a_truth_value():
     compile_mlir(FLAG, profile="quick", use_cache=False)
+
+
+SUMMED_PRODUCT = b"""
+#all = affine_map<(i, j) -> (i, j)>
+func.func @main(%x: tensor<3x2xf32>, %w: tensor<2xf32>, %start: tensor<f32>) -> tensor<f32> {
+  %y = linalg.generic {
+      indexing_maps = [#all, affine_map<(i, j) -> (j)>, affine_map<(i, j) -> ()>],
+      iterator_types = ["reduction", "reduction"]
+    } ins(%x, %w : tensor<3x2xf32>, tensor<2xf32>) outs(%start : tensor<f32>) {
+    ^bb0(%a: f32, %b: f32, %sum: f32):
+      %p = arith.mulf %a, %b : f32
+      %s = arith.addf %sum, %p : f32
+      linalg.yield %s : f32
+  } -> tensor<f32>
+  return %y : tensor<f32>
+}
+"""
+
+
+@pytest.mark.xfail(raises=EngineError, reason="an invalid vector.contract (engines/iree/products.py)")
+def test_a_product_with_a_row_that_is_summed_over_two_dims():
+    compile_mlir(SUMMED_PRODUCT, profile="quick", use_cache=False)

@@ -74,8 +74,8 @@ POLYNOMIALS = frozenset(
 DISTINCT_ROWS = frozenset({"scatter", "index_put", "_unsafe_index_put", "index_copy", "put", "scatter_add"})
 """Which of two writes to one place wins is not defined: indices differ."""
 
-DIES_OF_NOTHING = frozenset({"_embedding_bag", "_embedding_bag_forward_only"})
-"""PyTorch itself dies of indices that are in no bag."""
+NOT_OF_NOTHING = frozenset({"_embedding_bag", "_embedding_bag_forward_only", "pixel_unshuffle"})
+"""PyTorch itself dies of indices that are in no bag, and gives pixels back as they are where there are none."""
 
 NOT_FINITE = frozenset({"native_layer_norm", "native_group_norm", "native_batch_norm", "_fused_rms_norm"})
 """Whether infinities give infinity or NaN here is a matter of the formula, and PyTorch has one for each kernel."""

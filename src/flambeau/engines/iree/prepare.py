@@ -8,6 +8,7 @@ from flambeau.engines.iree.complex_constants import has_wide_constants, wide_con
 from flambeau.engines.iree.constants import constants_to_tensors, has_reduced_constants
 from flambeau.engines.iree.growing import is_growing_loop
 from flambeau.engines.iree.loops import is_loop_on_tensors, with_branches
+from flambeau.engines.iree.products import has_summed_products, negate_summed_products
 from flambeau.engines.iree.registers import passes_narrow_numbers, widen_arguments
 from flambeau.engines.iree.stablehlo_ops import (
     has_dynamic_ops,
@@ -29,6 +30,8 @@ def for_iree(module: ModuleOp) -> ModuleOp:
         module = wide_constants_to_pairs(module.clone())
     if has_reduced_constants(module):
         module = constants_to_tensors(module.clone())
+    if has_summed_products(module):
+        module = negate_summed_products(module.clone())
     if has_open_sizes(module):
         module = open_sizes_to_loops(module.clone())
     if has_truth_values(module):

@@ -103,8 +103,9 @@ def dequantize_per_tensor_tensor(b: LinalgBuilder, x: Tensor, scale: Tensor, zer
 
 def _along(b: LinalgBuilder, x: Tensor, parameters: Tensor, axis: int) -> Tensor:
     """Parameters so that they broadcast along an axis."""
-    following = x.rank - 1 - b.dim(axis, x.rank)
-    return b.reshape(parameters, [b.size(parameters, 0), *[1] * following])
+    at = b.dim(axis, x.rank)
+    size = b.same_size(b.size(x, at), b.size(parameters, 0), "there is not one parameter for each channel")
+    return b.reshape(parameters, [size, *[1] * (x.rank - 1 - at)])
 
 
 @linalg_rule(f"{LIBRARY}.quantize_per_channel")

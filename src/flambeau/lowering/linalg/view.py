@@ -365,7 +365,10 @@ def cat(b: LinalgBuilder, tensors: list[Tensor], dim: int) -> Tensor:
                 sizes[at] = b.add(sizes[at], b.size(x, at))
     if len(parts) == 1:
         return parts[0]
-    type_ = tensor_type(tuple(map(static, sizes)), dtype.builtin)
+    # A size that one part has is that of all.
+    shared = [*map(static, sizes)]
+    parts = [b.cast(x, [*shared[:at], x.shape[at], *shared[at + 1 :]]) for x in parts]
+    type_ = tensor_type(tuple(shared), dtype.builtin)
     value = b.value(tensor.ConcatOp, [x.value for x in parts], type_, {"dim": IntegerAttr(at, i64)})
     return Tensor(value, dtype, sizes)
 

@@ -104,9 +104,12 @@ def embedding_renorm(
     t: TorchBuilder, weight: SSAValue, indices: SSAValue, max_norm: float, norm_type: float
 ) -> SSAValue:
     """The rows that are looked up are made no longer than the limit."""
+    count = t.shape(weight)[0]
+    is_row = t.logical_and(t.ge(indices, 0), t.lt(indices, count))
+    require_element(t, t.all(is_row), "index out of range")
     norm = t.linalg_vector_norm(weight, norm_type, [1], True)
     shorter = t.mul(weight, t.mul(t.reciprocal(t.add(norm, 1e-7)), max_norm))
-    rows = t.arange(t.shape(weight)[0], dtype=dtypes.int64)
+    rows = t.arange(count, dtype=dtypes.int64)
     flat = t.reshape(indices, [-1])
     is_used = t.any(t.eq(t.unsqueeze(rows, 1), t.unsqueeze(flat, 0)), 1, True)
     return t.where(t.logical_and(is_used, t.gt(norm, max_norm)), shorter, weight)

@@ -1,0 +1,110 @@
+"""Products that are summed over several dims, so that they are not taken for a contraction.
+
+IREE 3.13 makes one `vector.contract` of a product and its sum. Where an operand of the product is repeated along one of
+several dims that are summed, and all of it fits one vector, that op is invalid and the program does not compile:
+`(x * w).sum()` with a row `w` is such a program. The product of the opposite of one operand, negated, is the same to
+the bit and is not recognised; LLVM takes the signs away again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from xdsl.dialects.builtin import ComplexType, ModuleOp, i1
+from xdsl.dialects.linalg.attrs import IteratorType
+from xdsl.dialects.linalg.ops import GenericOp
+from xdsl.ir import Operation, SSAValue
+
+from flambeau.dialects import stablehlo
+from flambeau.engines.iree.rewriting import builder_before
+from flambeau.ir import dtypes
+from flambeau.ir.builder import erase
+from flambeau.lowering.element import Element
+
+_SUMS = frozenset({"arith.addf", "arith.addi", "stablehlo.add"})
+_PRODUCTS = frozenset({"arith.mulf", "arith.muli", "stablehlo.multiply"})
+
+
+def has_summed_products(module: ModuleOp) -> bool:
+    """Whether a program sums products over several dims."""
+    return next(_found(module), None) is not None
+
+
+def negate_summed_products(module: ModuleOp) -> ModuleOp:
+    """Rewrite the module in place."""
+    for product in dict.fromkeys(_found(module)):
+        negated = _negated if product.name == "stablehlo.multiply" else _negated_element
+        product.results[0].replace_all_uses_with(negated(product))
+        erase(product)
+    return module
+
+
+def _found(module: ModuleOp) -> Iterator[Operation]:
+    """The multiplications, of elements or of StableHLO's tensors, whose results are summed over several dims."""
+    for op in module.walk():
+        if isinstance(op, GenericOp):
+            reduced = _reduced_dims(op)
+            sources = [op.inputs[0]] if len(op.inputs) == 1 else []
+        elif op.name == "stablehlo.reduce":
+            reduced = op.properties["dimensions"].get_values()  # type: ignore[attr-defined]
+            sources = [op.operands[0]]
+        else:
+            continue
+        terms = [t for v in _last(op).operands if isinstance(v.owner, Operation) for t in _terms(v.owner)]
+        if len(reduced) < 2 or not terms:
+            continue
+        if isinstance(op, GenericOp) and _repeats(op, reduced):
+            sources += terms
+        yield from filter(None, map(_product, sources))
+
+
+def _terms(op: Operation) -> Sequence[SSAValue]:
+    """What an addition adds."""
+    return op.operands if op.name in _SUMS else ()
+
+
+def _reduced_dims(op: GenericOp) -> list[int]:
+    return [i for i, kind in enumerate(op.iterator_types) if kind.data is IteratorType.REDUCTION]
+
+
+def _repeats(op: GenericOp, dims: Sequence[int]) -> bool:
+    """Whether an input is the same along one of some dims."""
+    used = (map_.data.used_dims() for map_ in op.indexing_maps.data[: len(op.inputs)])
+    return not all(set(dims) <= set(found) for found in used)
+
+
+def _product(value: SSAValue) -> Operation | None:
+    """The multiplication of two different numbers that a number, or the elements of a tensor, are the results of."""
+    op = value.owner
+    if isinstance(op, GenericOp) and not _reduced_dims(op):
+        op = _last(op).operands[0].owner
+    if not isinstance(op, Operation) or op.name not in _PRODUCTS or op.operands[0] is op.operands[1]:
+        return None
+    element = getattr(op.results[0].type, "element_type", op.results[0].type)
+    return None if element == i1 or isinstance(element, ComplexType) else op
+
+
+def _last(op: Operation) -> Operation:
+    found = op.regions[0].block.last_op
+    assert found is not None
+    return found
+
+
+def _negated_element(product: Operation) -> SSAValue:
+    b = builder_before(product)
+    x, y = (Element(b, v, dtypes.BY_BUILTIN[v.type]) for v in product.operands)
+    return (-(-x * y)).value
+
+
+def _negated(product: Operation) -> SSAValue:
+    type_, block = product.results[0].type, product.parent
+    assert block is not None
+
+    def make(name: str, *operands: SSAValue) -> SSAValue:
+        op = stablehlo.op(name).create(operands=operands, result_types=[type_])
+        op.location = product.location
+        block.insert_op_before(op, product)
+        return op.results[0]
+
+    x, y = product.operands
+    return make("negate", make("multiply", make("negate", x), y))

@@ -1,0 +1,35 @@
+"""Products that are summed over several dims: `engines/iree/products.py`."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import pytest
+import torch
+
+import flambeau
+from flambeau.engines.iree.prepare import for_iree
+
+SHAPES = [((3, 2, 5), (5,)), ((3, 2, 5), (2, 1)), ((3, 1, 5), (1, 2, 5)), ((33, 17, 5), (5,)), ((2, 1, 1), (1, 3, 4))]
+DIMS = [d for n in (1, 2, 3) for d in combinations(range(3), n)]
+
+
+@pytest.mark.parametrize("target", ["linalg-on-tensors", "stablehlo", "tosa"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.bfloat16], ids=str)
+def test_products_that_broadcast_are_summed_over_any_dims(target: str, dtype: torch.dtype) -> None:
+    def sums(*pairs: tuple[torch.Tensor, torch.Tensor]) -> list[torch.Tensor]:
+        return [(x * y).sum(dims) for x, y in pairs for dims in DIMS]
+
+    pairs = [tuple(torch.randint(-9, 9, shape).to(dtype) for shape in shapes) for shapes in SHAPES]
+    run = flambeau.load(flambeau.compile(sums, tuple(pairs), output_type=target), profile="quick", device="local-sync")
+    for got, expected in zip(run(*pairs), sums(*pairs), strict=True):
+        torch.testing.assert_close(got, expected, rtol=1e-2, atol=0)
+
+
+@pytest.mark.parametrize("target", ["linalg-on-tensors", "stablehlo"])
+def test_sums_over_one_dim_and_products_of_sums_stay_as_they_are(target: str) -> None:
+    def sums(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return (x * y).sum(0), x.sum() * y.sum()
+
+    module = flambeau.compile(sums, (torch.ones(3, 2), torch.ones(2)), output_type=target).op
+    assert for_iree(module) is module
