@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from flambeau.infer.rules import Dim, Meta, infer_rule, size
+from flambeau.infer.rules import Dim, InferenceError, Meta, infer_rule, size
 
 
 @infer_rule("aten.layer_norm", "aten.group_norm", "aten.batch_norm", "aten.rms_norm", "aten.instance_norm")
@@ -58,7 +58,11 @@ def batch_norm_no_stats(
 
 
 @infer_rule("aten._native_batch_norm_legit_no_training")
-def batch_norm_no_training(x: Meta, *_: Any) -> tuple[Meta, Meta, Meta]:
+def batch_norm_no_training(
+    x: Meta, weight: Any, bias: Any, mean: Meta | None, variance: Meta | None, *_: Any
+) -> tuple[Meta, Meta, Meta]:
+    if mean is None or variance is None:
+        raise InferenceError("a batch norm that is not trained needs a mean and a variance")
     return _batch_norm(x, False)
 
 

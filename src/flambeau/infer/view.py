@@ -94,6 +94,8 @@ def flatten(x: Meta, start: int, end: int) -> Meta:
     if x.rank == 0:
         return Meta((1,), x.dtype)
     first, last = normal_dim(start, x.rank), normal_dim(end, x.rank)
+    if first > last:
+        raise InferenceError(f"flatten: dim {start} comes after dim {end}")
     return Meta((*x.shape[:first], product(x.shape[first : last + 1]), *x.shape[last + 1 :]), x.dtype)
 
 

@@ -77,7 +77,9 @@ DISTINCT_ROWS = frozenset({"scatter", "index_put", "_unsafe_index_put", "index_c
 NOT_OF_NOTHING = frozenset({"_embedding_bag", "_embedding_bag_forward_only", "pixel_unshuffle"})
 """PyTorch itself dies of indices that are in no bag, and gives pixels back as they are where there are none."""
 
-NOT_FINITE = frozenset({"native_layer_norm", "native_group_norm", "native_batch_norm", "_fused_rms_norm"})
+NOT_FINITE = frozenset(
+    {"native_layer_norm", "native_group_norm", "native_batch_norm", "_fused_rms_norm", "std_mean", "var_mean"}
+)
 """Whether infinities give infinity or NaN here is a matter of the formula, and PyTorch has one for each kernel."""
 
 POOLED_DIMS = {f"max_pool{n}d_with_indices": n for n in (1, 2, 3)}

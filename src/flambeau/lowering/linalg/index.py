@@ -152,7 +152,7 @@ class Indexing:
         )
 
 
-def indexing(b: LinalgBuilder, x: Tensor, indices: Sequence[Tensor | None], check: bool = True) -> Indexing:
+def indexing(b: LinalgBuilder, x: Tensor, indices: Sequence[Tensor | None]) -> Indexing:
     """Read a list of index tensors as PyTorch does: None keeps a dim, a mask stands for the indices of what is true."""
     dims: list[int] = []
     tensors: list[Tensor] = []
@@ -169,7 +169,7 @@ def indexing(b: LinalgBuilder, x: Tensor, indices: Sequence[Tensor | None], chec
                 b.same_size(b.size(index, i), b.size(x, dim + i), "the shape of the mask does not match the tensor")
             parts = true_positions(b, index)
         for part in parts:
-            if check and part is index:
+            if part is index:
                 b.check_range(part, b.size(x, dim), OUT_OF_RANGE)
             dims.append(dim)
             tensors.append(part)
@@ -207,9 +207,9 @@ def read(
     return b.generic(indices, maps, [out], [tuple(range(rank))], rank, body)[0]
 
 
-def read_indexed(b: LinalgBuilder, x: Tensor, indices: Sequence[Tensor | None], check: bool = True) -> Tensor:
+def read_indexed(b: LinalgBuilder, x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
     """`x[indices]`."""
-    ix = indexing(b, x, indices, check)
+    ix = indexing(b, x, indices)
     if not ix.dims:
         return x
     x_sizes = b.sizes(x)
@@ -231,14 +231,9 @@ def read_indexed(b: LinalgBuilder, x: Tensor, indices: Sequence[Tensor | None], 
     return read(b, x, ix.tensors, maps, ix.result_sizes(b, x), source)
 
 
-@linalg_rule("aten.index.Tensor", "aten.index.Tensor_hacked_twin")
+@linalg_rule("aten.index.Tensor", "aten.index.Tensor_hacked_twin", "aten._unsafe_index.Tensor")
 def index(b: LinalgBuilder, x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
     return read_indexed(b, x, indices)
-
-
-@linalg_rule("aten._unsafe_index.Tensor")
-def unsafe_index(b: LinalgBuilder, x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
-    return read_indexed(b, x, indices, check=False)
 
 
 # --- One index tensor ---

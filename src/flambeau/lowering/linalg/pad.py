@@ -22,6 +22,10 @@ def resize_border(b: LinalgBuilder, x: Tensor, low: Sequence[Size], high: Sequen
     """Add a border of one value; negative amounts crop."""
     padded = b.pad(x, [b.maximum(p, 0) for p in low], [b.maximum(p, 0) for p in high], value)
     starts = [b.maximum(b.sub(0, p), 0) for p in low]
+    for size, lo, hi in zip(b.sizes(x), low, high, strict=True):
+        cropped = b.add(b.minimum(lo, 0), b.minimum(hi, 0))
+        if cropped != 0:
+            b.guard(b.compare("sge", b.add(size, cropped), 0), "more is cropped than there is")
     sizes = _padded_sizes(b, b.sizes(x), low, high)
     return b.slice(padded, starts, sizes, [1] * x.rank)
 

@@ -367,7 +367,7 @@ def sgn(x: Element) -> Element:
 @pointwise("aten.logit")
 def logit(x: Element, eps: float | None) -> Element:
     if eps is not None:
-        x = x.maximum(eps).minimum(1 - eps)
+        x = (x < eps).select(eps, (x > 1 - eps).select(1 - eps, x))
     return (x / (1 - x)).log()
 
 

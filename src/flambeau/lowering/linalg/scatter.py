@@ -188,13 +188,12 @@ def write_indexed(
     indices: Sequence[Tensor | None],
     values: Tensor,
     accumulate: bool,
-    check: bool = True,
 ) -> Tensor:
     """A copy of x after `x[indices] = values`, or `+=` that counts repeated indices."""
     masked = _masked_fill(b, x, indices, values, accumulate)
     if masked is not None:
         return masked
-    ix = indexing(b, x, [_wide(b, i) for i in indices], check)
+    ix = indexing(b, x, [_wide(b, i) for i in indices])
     if not ix.dims:
         return b.elementwise([x, values], overwrite if not accumulate else add, x.dtype, b.sizes(x))
     sizes = [b.size(x, d) for d in ix.dims]
@@ -216,25 +215,18 @@ def write_indexed(
     return scatter_rows(b, x, ix.dims, rows, value, "sum" if accumulate else None)
 
 
-@linalg_rule("aten.index_put", "aten.index_put.hacked_twin")
+@linalg_rule("aten.index_put", "aten.index_put.hacked_twin", "aten._unsafe_index_put")
 def index_put(
     b: LinalgBuilder, x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool
 ) -> Tensor:
     return write_indexed(b, x, indices, values, accumulate)
 
 
-@linalg_rule("aten._unsafe_index_put")
-def unsafe_index_put(
-    b: LinalgBuilder, x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool
-) -> Tensor:
-    return write_indexed(b, x, indices, values, accumulate, check=False)
-
-
 @linalg_rule("aten._index_put_impl")
 def index_put_impl(
     b: LinalgBuilder, x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool, unsafe: bool
 ) -> Tensor:
-    return write_indexed(b, x, indices, values, accumulate, check=not unsafe)
+    return write_indexed(b, x, indices, values, accumulate)
 
 
 def _wide(b: LinalgBuilder, index: Tensor | None) -> Tensor | None:

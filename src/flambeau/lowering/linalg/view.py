@@ -363,6 +363,7 @@ def cat(b: LinalgBuilder, tensors: list[Tensor], dim: int) -> Tensor:
                 sizes[i] = b.same_size(sizes[i], b.size(x, i), "sizes of tensors to concatenate must match")
             else:
                 sizes[at] = b.add(sizes[at], b.size(x, at))
+    parts = [x for x in parts if x.shape[at] != 0] or parts[:1]
     if len(parts) == 1:
         return parts[0]
     # A size that one part has is that of all.
@@ -413,6 +414,8 @@ def _roll(b: LinalgBuilder, x: Tensor, at: int, shift: Size) -> Tensor:
         return x
     # The last `shift` slices come first.
     first = b.mod(b.sub(0, shift), size)
+    if isinstance(first, int) and first == 0:
+        return x
     moved = [_slice(b, x, at, first, b.sub(size, first)), _slice(b, x, at, 0, first)]
     type_ = tensor_type(x.shape, x.dtype.builtin)
     value = b.value(tensor.ConcatOp, [m.value for m in moved], type_, {"dim": IntegerAttr(at, i64)})
@@ -565,8 +568,13 @@ def select_scatter(b: LinalgBuilder, x: Tensor, src: Tensor, dim: int, position:
 def diagonal_scatter(b: LinalgBuilder, x: Tensor, src: Tensor, offset: int, dim1: int, dim2: int) -> Tensor:
     i, j = b.dim(dim1, x.rank), b.dim(dim2, x.rank)
     kept = [d for d in range(x.rank) if d not in (i, j)]
-    last = b.sub(b.size(src, -1), 1)
     down, right = max(-offset, 0), max(offset, 0)
+    length = b.maximum(b.minimum(b.sub(b.size(x, i), down), b.sub(b.size(x, j), right)), 0)
+    for size, own in zip([*(b.size(x, d) for d in kept), length], b.sizes(src), strict=True):
+        b.same_size(size, own, "the source does not have the size of what it replaces")
+    if 0 in src.shape:
+        return x
+    last = b.sub(length, 1)
 
     def place(at: Sequence[SSAValue], e: Any) -> Any:
         on_diagonal = b.compare("eq", b.sub(at[i], down), b.sub(at[j], right))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from xdsl.ir import SSAValue
@@ -9,20 +10,25 @@ from xdsl.ir import SSAValue
 from flambeau.diagnostics import Unsupported
 from flambeau.infer.builder import TorchBuilder
 from flambeau.ir import dtypes
-from flambeau.passes.decompose.rules import decomposition
+from flambeau.passes.decompose.rules import decomposition, require_size
 from flambeau.passes.decompose.search import place
 
 
 def _distance(t: TorchBuilder, x: SSAValue, y: SSAValue, p: float) -> SSAValue:
     """The norm of the difference over the last dim."""
     difference = t.sub(x, y)
-    if t.shape(difference)[-1] == 0:
+    columns = t.shape(difference)[-1]
+    if columns == 0:
         return t.sum(difference, [-1])
+    if math.isinf(p) and not isinstance(columns, int):
+        # There may be none at run time, and rows of nothing are not apart.
+        return t.amax(t.constant_pad_nd(t.abs(difference), [0, 1], 0.0), [-1])
     return t.linalg_vector_norm(difference, p, [-1])
 
 
 @decomposition("aten._cdist_forward")
 def cdist(t: TorchBuilder, x: SSAValue, y: SSAValue, p: float, compute_mode: Any) -> SSAValue:
+    require_size(t, t.shape(x)[-1], "eq", t.shape(y)[-1], "both tensors must have the same number of columns")
     return _distance(t, t.unsqueeze(x, -2), t.unsqueeze(y, -3), p)
 
 

@@ -10,15 +10,19 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from xdsl.ir import SSAValue
 
 from flambeau.diagnostics import Unsupported
+from flambeau.dialects.torch.emitter import dense
 from flambeau.infer.builder import TorchBuilder
 from flambeau.ir import dtypes
 from flambeau.ir.dtypes import DType
 from flambeau.passes.decompose.rules import decomposition, require_size
 
 BY_ROOT, BY_LENGTH = 1, 2
+LARGEST_LITERAL = 1 << 16
+"""How many elements of a matrix a program may carry."""
 
 Pair = tuple[SSAValue, SSAValue]
 """The real and the imaginary part."""
@@ -53,10 +57,7 @@ def c2r(t: TorchBuilder, x: SSAValue, dims: Sequence[int], normalization: int, l
     # The half that is not given is the mirror image of the one that is, so each of its terms counts twice.
     given = last_dim_size // 2 + 1
     require_size(t, t.shape(x)[last], "eq", given, "the last dimension does not have the size of half the result")
-    cos, sin = _matrix(t, given, last_dim_size, last_dim_size, t.dtype(parts[0]))
-    k = t.unsqueeze(t.arange(given, dtype=dtypes.int64), 1)
-    is_alone = t.eq(t.remainder(t.mul(k, 2), last_dim_size), 0)
-    cos, sin = (t.where(is_alone, m, t.mul(m, 2.0)) for m in (cos, sin))
+    cos, sin = _matrix(t, given, last_dim_size, last_dim_size, t.dtype(parts[0]), mirrored=True)
     real, imaginary = (t.transpose(p, last, -1) for p in parts)
     result = t.transpose(t.sub(t.matmul(real, cos), t.matmul(imaginary, sin)), last, -1)
     return t.mul(result, _factor([*_lengths(t, x, others), last_dim_size], normalization))
@@ -84,12 +85,27 @@ def _scaled(t: TorchBuilder, parts: Pair, lengths: Sequence[int], normalization:
     return t.complex(*(parts if factor == 1 else (t.mul(p, factor) for p in parts)))
 
 
-def _matrix(t: TorchBuilder, rows: int, columns: int, length: int, dtype: DType) -> Pair:
-    """Cosine and sine of 2πjk/length. The product is taken modulo the length, or large angles would be inexact."""
-    j = t.unsqueeze(t.arange(rows, dtype=dtypes.int64), 1)
-    k = t.unsqueeze(t.arange(columns, dtype=dtypes.int64), 0)
-    angle = t.mul(t.to(t.remainder(t.mul(j, k), length), dtype), 2 * math.pi / length)
-    return t.cos(angle), t.sin(angle)
+def _matrix(t: TorchBuilder, rows: int, columns: int, length: int, dtype: DType, mirrored: bool = False) -> Pair:
+    """Cosine and sine of 2πjk/length; with `mirrored`, rows that stand for their mirror image too count twice.
+
+    The product is taken modulo the length, or large angles would be inexact. A large matrix is computed when the
+    program runs, so that programs stay small.
+    """
+    if rows * columns > LARGEST_LITERAL:
+        j = t.unsqueeze(t.arange(rows, dtype=dtypes.int64), 1)
+        k = t.unsqueeze(t.arange(columns, dtype=dtypes.int64), 0)
+        angle = t.mul(t.to(t.remainder(t.mul(j, k), length), dtype), 2 * math.pi / length)
+        cos, sin = t.cos(angle), t.sin(angle)
+        if mirrored:
+            is_alone = t.eq(t.remainder(t.mul(j, 2), length), 0)
+            cos, sin = (t.where(is_alone, m, t.mul(m, 2.0)) for m in (cos, sin))
+        return cos, sin
+    j = np.arange(rows)[:, None]
+    angle = j * np.arange(columns) % length * (2 * math.pi / length)
+    count = np.where(2 * j % length, 2.0, 1.0) if mirrored else 1.0
+    parts = ((count * f(angle)).astype(dtype.numpy) for f in (np.cos, np.sin))
+    cos, sin = (t.literal(dense(m.tobytes(), dtype, m.shape), dtype, m.shape) for m in parts)
+    return cos, sin
 
 
 def _transform(

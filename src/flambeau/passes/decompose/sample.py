@@ -50,7 +50,7 @@ def grid_sampler_3d(
     _, *out, _ = t.shape(grid)
     # The grid's last dim is x, y, z; the volume's dims are z, y, x.
     at = [_coordinate(t, t.select(grid, -1, 2 - i), size, padding, align_corners) for i, size in enumerate(sizes)]
-    flat = t.reshape(x, [batch, channels, -1])
+    flat = t.flatten(x, 2, -1)
 
     def read(corner: list[Any]) -> SSAValue:
         """The pixels at whole positions; zero outside."""
@@ -60,7 +60,7 @@ def grid_sampler_3d(
             index = t.to(t.where(ok, position, t.zeros_like(position)), dtypes.int64)
             number = index if number is None else t.add(t.mul(number, size), index)
             is_inside = ok if is_inside is None else t.logical_and(is_inside, ok)
-        index = t.expand(t.reshape(number, [batch, 1, -1]), [batch, channels, -1])
+        index = t.expand(t.unsqueeze(t.flatten(number, 1, -1), 1), [batch, channels, -1])
         pixels = t.reshape(t.gather(flat, 2, index), [batch, channels, *out])
         return t.where(t.unsqueeze(is_inside, 1), pixels, t.zeros_like(pixels))
 

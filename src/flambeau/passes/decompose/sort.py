@@ -223,15 +223,16 @@ def _runs(
 ) -> tuple[SSAValue, SSAValue | None, SSAValue | None]:
     """The first of each run of equal elements, the number of the run of each element, the lengths of the runs."""
     n = t.shape(flat)[0]
-    total = t.full([1], n, dtype=dtypes.int64)
+    total = t.full([], n, dtype=dtypes.int64)
     is_first = t.ne(flat, t.roll(flat, [1], [0]))
     is_first = t.logical_or(is_first, t.eq(_along(t, flat, 0, n), 0))
-    values = t.masked_select(flat, is_first)
+    starts = t.squeeze(t.nonzero(is_first), 1)
+    values = t.index_select(flat, 0, starts)
     number = t.sub(t.cumsum(t.to(is_first, dtypes.int64), 0), 1) if inverse else None
     lengths = None
     if counts:
-        starts = t.masked_select(_along(t, flat, 0, n), is_first)
-        lengths = t.sub(t.slice(t.cat([starts, total], 0), 0, 1), starts)
+        ends = t.roll(starts, [-1], [0])
+        lengths = t.sub(t.where(t.gt(ends, starts), ends, total), starts)
     return values, number, lengths
 
 
