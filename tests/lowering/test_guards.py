@@ -11,6 +11,7 @@ from torch.export import Dim
 import flambeau
 from flambeau import torchscript
 from flambeau.engines.errors import RunError
+from flambeau.engines.iree.prepare import for_iree
 
 
 def load(module: flambeau.Module) -> Any:
@@ -346,3 +347,79 @@ def test_sizes_that_pytorch_refuses_are_refused(model: torch.nn.Module, rows: in
         model(x[:rows])
     with pytest.raises(RunError):
         run(x[:rows])
+
+
+class Convolution(torch.nn.Module):
+    def forward(self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.conv1d(x, weight, bias)
+
+
+class Written(torch.nn.Module):
+    def forward(self, x: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
+        return x.slice_scatter(source, 1, 1, 3)
+
+
+class Diagonal(torch.nn.Module):
+    def forward(self, x: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
+        return x.diagonal_scatter(source, 1)
+
+
+class Joined(torch.nn.Module):
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return torch.cat([x, y], -1)
+
+
+class Apart(torch.nn.Module):
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return torch.ops.aten._cdist_forward(x, y, 1.0, None)
+
+
+class Round(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.pad(x, [2, 0], mode="circular")
+
+
+SIZES = [
+    (Written(), [[2, 4], [2, 2]], [[2, 4], [1, 2]]),
+    (Diagonal(), [[3, 4], [3]], [[3, 3], [3]]),
+    (Joined(), [[2, 3], [0]], [[2, 3], [2]]),
+    (Apart(), [[2, 3], [4, 3]], [[2, 3], [4, 2]]),
+    (Round(), [[1, 2, 3]], [[1, 2, 1]]),
+]
+"""Sizes that PyTorch takes, and sizes that it refuses."""
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(("model", "good", "bad"), SIZES, ids=lambda m: type(m).__name__)
+def test_sizes_that_do_not_go_together_are_refused(
+    model: torch.nn.Module, good: list[list[int]], bad: list[list[int]], target: str
+) -> None:
+    run = of_any_size(model, target, *map(len, good))
+    x = [torch.randn(shape) for shape in good]
+    torch.testing.assert_close(run(*x), model(*x))
+    y = [torch.randn(shape) for shape in bad]
+    with pytest.raises((RuntimeError, IndexError)):
+        model(*y)
+    with pytest.raises(RunError):
+        run(*y)
+
+
+def test_a_bias_of_another_size_does_not_end_the_process() -> None:
+    """IREE would run the convolution before it looks at the guard."""
+    shapes = [[1, 2, 5], [-1, 2, 3], [3]]
+    places = [torchscript.TensorPlaceholder(shape, torch.float32) for shape in shapes]
+    run = load(torchscript.compile(Convolution(), places, output_type="linalg-on-tensors"))
+    x, bias = torch.randn(1, 2, 5), torch.randn(3)
+    torch.testing.assert_close(run(x, torch.ones(3, 2, 3), bias), Convolution()(x, torch.ones(3, 2, 3), bias))
+    for channels in (2, 4, 400):
+        with pytest.raises(RunError, match="do not match"):
+            run(x, torch.ones(channels, 2, 3), bias)
+
+
+def test_iree_checks_sizes_before_all_else() -> None:
+    module = torchscript.compile(
+        Plus(), [torchscript.TensorPlaceholder([-1, -1], torch.float32)] * 3, output_type="linalg-on-tensors"
+    )
+    names = [op.name for op in for_iree(module.op).walk()]
+    assert "cf.assert" in names
+    assert names.index("linalg.matmul") > max(i for i, name in enumerate(names) if name == "cf.assert")

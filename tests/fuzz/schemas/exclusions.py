@@ -59,7 +59,17 @@ CASTS = frozenset(
 )  # fmt: skip
 """Floats become integers here: what does not fit is not defined in C++, so there is neither NaN nor anything large."""
 
-IN_ORDER = frozenset({"searchsorted", "bucketize", "histogram", "segment_reduce", "_segment_reduce", "embedding_bag"})
+IN_ORDER = frozenset(
+    {
+        "searchsorted",
+        "bucketize",
+        "histogram",
+        "segment_reduce",
+        "_segment_reduce",
+        "_embedding_bag",
+        "_embedding_bag_forward_only",
+    }
+)
 """These take numbers in order without looking: elements are not repeated."""
 
 POLYNOMIALS = frozenset(

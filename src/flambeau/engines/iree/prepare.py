@@ -7,6 +7,7 @@ from xdsl.dialects.builtin import ModuleOp
 from flambeau.engines.iree.complex_constants import has_wide_constants, wide_constants_to_pairs
 from flambeau.engines.iree.constants import constants_to_tensors, has_reduced_constants
 from flambeau.engines.iree.growing import is_growing_loop
+from flambeau.engines.iree.guards import check_sizes_first, has_late_guards
 from flambeau.engines.iree.loops import is_loop_on_tensors, with_branches
 from flambeau.engines.iree.products import has_summed_products, negate_summed_products
 from flambeau.engines.iree.registers import passes_narrow_numbers, widen_arguments
@@ -36,6 +37,8 @@ def for_iree(module: ModuleOp) -> ModuleOp:
         module = open_sizes_to_loops(module.clone())
     if has_truth_values(module):
         module = fill_truth_values(module.clone())
+    if has_late_guards(module):
+        module = check_sizes_first(module.clone())
     flat = with_branches(module, is_loop_on_tensors, is_growing_loop, passes_narrow_numbers)
     if flat is not module:
         widen_arguments(flat)

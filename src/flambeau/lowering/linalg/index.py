@@ -152,6 +152,10 @@ class Indexing:
         )
 
 
+INDICES = frozenset({dtypes.int64, dtypes.int32, dtypes.uint8, dtypes.bool_})
+"""What PyTorch takes as indices in brackets; uint8 is a mask."""
+
+
 def indexing(b: LinalgBuilder, x: Tensor, indices: Sequence[Tensor | None]) -> Indexing:
     """Read a list of index tensors as PyTorch does: None keeps a dim, a mask stands for the indices of what is true."""
     dims: list[int] = []
@@ -161,6 +165,8 @@ def indexing(b: LinalgBuilder, x: Tensor, indices: Sequence[Tensor | None]) -> I
         if index is None:
             dim += 1
             continue
+        if index.dtype not in INDICES:
+            raise Unsupported(f"indices of {index.dtype}", "Convert them to int64.")
         parts = [index]
         if index.dtype in (dtypes.bool_, dtypes.uint8):
             if index.rank == 0:

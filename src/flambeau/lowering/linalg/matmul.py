@@ -157,7 +157,8 @@ def attention_weights(
     def masked(at: Sequence[Any], s: Element, *m: Element) -> Element:
         s = s * s.like(factor)
         if m:
-            s = m[0].select(s, float("-inf")) if m[0].dtype is dtypes.bool_ else s + m[0].to(dtype)
+            bias = m[0].select(s.like(0), float("-inf")) if m[0].dtype is dtypes.bool_ else m[0].to(dtype)
+            s = s + bias  # What is masked and not a number stays so, as in PyTorch.
         if causal:
             s = b.scalar_bool(b.compare("sge", at[-2], at[-1])).select(s, float("-inf"))
         return s

@@ -78,6 +78,10 @@ _MODES: dict[str, Position] = {"reflect": _reflect, "replicate": _replicate, "ci
 def _pad_from_input(b: LinalgBuilder, x: Tensor, pad: Sequence[Size], mode: str) -> Tensor:
     low, high = _borders(pad, x.rank)
     if mode == "circular":
+        for size, *amounts in zip(b.sizes(x), low, high, strict=True):
+            for amount in amounts:
+                if not (isinstance(amount, int) and amount <= 0):
+                    b.guard(b.compare("sle", amount, size), "padding wraps around more than once")
         # What is cropped does not come round again.
         x = resize_border(b, x, [b.minimum(p, 0) for p in low], [b.minimum(p, 0) for p in high], 0)
         low, high = [b.maximum(p, 0) for p in low], [b.maximum(p, 0) for p in high]

@@ -103,7 +103,11 @@ def flatten(b: LinalgBuilder, x: Tensor, start: int, end: int) -> Tensor:
 @linalg_rule("aten.unflatten.int")
 def unflatten(b: LinalgBuilder, x: Tensor, dim: int, parts: list[Size]) -> Tensor:
     sizes, at = b.sizes(x), b.dim(dim, x.rank)
-    return view(b, x, [*sizes[:at], *parts, *sizes[at + 1 :]])
+    parts = list(parts)
+    if -1 in parts:
+        i = parts.index(-1)
+        parts[i] = b.divide_exact([sizes[at]], parts[:i] + parts[i + 1 :])
+    return _reshaped(b, x, [*sizes[:at], *parts, *sizes[at + 1 :]])
 
 
 @linalg_rule("aten.unsqueeze", "aten.unsqueeze_copy")
@@ -354,8 +358,14 @@ def cat(b: LinalgBuilder, tensors: list[Tensor], dim: int) -> Tensor:
     dtype = b.out_dtype
     # A 1-d tensor without elements joins anything, whatever the others' rank.
     parts = [x for x in tensors if not (x.rank == 1 and x.shape[0] == 0)] or tensors[:1]
-    at = b.dim(dim, parts[0].rank)
-    parts = [b.to(x, dtype) for x in parts]
+    rank = max(x.rank for x in parts)
+    for x in parts:
+        if x.rank == 1 != rank:
+            b.guard(
+                b.compare("eq", b.size(x, 0), 0), "tensors to concatenate must have as many dimensions, or be empty"
+            )
+    parts = [b.to(x, dtype) for x in parts if x.rank == rank]
+    at = b.dim(dim, rank)
     sizes = b.sizes(parts[0])
     for x in parts[1:]:
         for i in range(x.rank):
@@ -544,23 +554,29 @@ def _replace(b: LinalgBuilder, x: Tensor, src: Tensor, at: int, start: Size, len
     return b.map_indexed([x, placed], b.sizes(x), x.dtype, choose)
 
 
+def _require_sizes(b: LinalgBuilder, src: Tensor, sizes: Sequence[Size]) -> None:
+    for size, own in zip(sizes, b.sizes(src), strict=True):
+        b.same_size(size, own, "the source does not have the size of what it replaces")
+
+
 @linalg_rule("aten.slice_scatter")
 def slice_scatter(b: LinalgBuilder, x: Tensor, src: Tensor, dim: int, start: Any, end: Any, step: int) -> Tensor:
     at = b.dim(dim, x.rank)
     first, length = slice_bounds(b, b.size(x, at), start, end, step)
     sizes = b.sizes(x)
     if isinstance(first, int) and first == 0 and length is sizes[at]:
-        return b.broadcast_to(b.to(src, x.dtype), sizes)
+        _require_sizes(b, src, sizes)
+        return b.to(src, x.dtype)
     sizes[at] = length
-    return _replace(b, x, b.broadcast_to(src, sizes), at, first, length, step)
+    _require_sizes(b, src, sizes)
+    return _replace(b, x, src, at, first, length, step)
 
 
 @linalg_rule("aten.select_scatter")
 def select_scatter(b: LinalgBuilder, x: Tensor, src: Tensor, dim: int, position: Size) -> Tensor:
     at = b.dim(dim, x.rank)
     sizes = b.sizes(x)
-    for size, own in zip([*sizes[:at], *sizes[at + 1 :]], b.sizes(src), strict=True):
-        b.same_size(size, own, "the source does not have the size of what it replaces")
+    _require_sizes(b, src, [*sizes[:at], *sizes[at + 1 :]])
     return _replace(b, x, b.unsqueeze(src, at), at, _index_within(b, position, sizes[at]), 1, 1)
 
 
@@ -570,8 +586,7 @@ def diagonal_scatter(b: LinalgBuilder, x: Tensor, src: Tensor, offset: int, dim1
     kept = [d for d in range(x.rank) if d not in (i, j)]
     down, right = max(-offset, 0), max(offset, 0)
     length = b.maximum(b.minimum(b.sub(b.size(x, i), down), b.sub(b.size(x, j), right)), 0)
-    for size, own in zip([*(b.size(x, d) for d in kept), length], b.sizes(src), strict=True):
-        b.same_size(size, own, "the source does not have the size of what it replaces")
+    _require_sizes(b, src, [*(b.size(x, d) for d in kept), length])
     if 0 in src.shape:
         return x
     last = b.sub(length, 1)
