@@ -160,13 +160,14 @@ def test_a_suite_of_torch_mlir_runs_as_it_is(tmp_path: Path) -> None:
 
 
 SAMPLES = [
-    ("ops", "f32", 15),
-    ("ops", "i64,bool,bf16", 60),
-    ("ops", "f16,c64", 60),
-    ("edge", "f32,i32,f16", 20),
-    ("dynamic", "f32", 45),
-    ("models", "f32", 40),
+    ("ops", "f32", 40),
+    ("ops", "i64,bool,bf16", 120),
+    ("ops", "f16,c64", 120),
+    ("edge", "f32,i32,f16", 60),
+    ("dynamic", "f32", 90),
+    ("models", "f32", 80),
 ]
+"""Suites, dtypes, and of how many cases one is run."""
 
 
 @pytest.mark.parametrize("suite, dtypes, every", SAMPLES)

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.xdist_group("runner")  # they share a run that takes a 
 HERE = Path(__file__).parent
 CASES = HERE / "cases_of_all_kinds.py"
 BAD = HERE / "bad_backend.py"
-LIMITS = Limits(seconds=25, memory=2 << 30)
+LIMITS = Limits(seconds=12, memory=2 << 30)
 
 
 def plan(tmp_path: Path, **options: Any) -> Plan:
@@ -45,7 +45,7 @@ def outcome(run: Run, name: str) -> Result:
         ("has_no_rule", "fail", "lower", "error", "aten.geqrf: no lowering rule"),
         ("cannot_be_exported", "excluded", "export", "error", "GuardOnDataDependentSymNode"),
         ("crashes", "fail", "compile", "crash", "the process died of SIGSEGV in compile"),
-        ("hangs", "fail", "compile", "timeout", "no end after 25 s of compile"),
+        ("hangs", "fail", "compile", "timeout", "no end after 12 s of compile"),
         ("eats_memory", "fail", "compile", "memory", "more than 2048 MiB of memory in compile"),
         ("is_refused", "fail", "compile", "error", "no hyperbolic functions on this chip"),
         ("is_wrong", "fail", "compare", "mismatch", "wrong values"),
