@@ -25,6 +25,8 @@ LARGE = (511, 512, 513)
 FLOATS = ("float32", "float16", "bfloat16")
 CHAINS = 2000
 """How many random chains there are."""
+FOLDS = 1000
+"""How many random reductions of what is broadcast."""
 TOLERANCES = {"float32": 1e-4, "float16": 6e-3, "bfloat16": 5e-2}
 """Largest difference relative to the largest value."""
 
@@ -53,6 +55,8 @@ def _blocks(dtype: torch.dtype) -> Iterable[Named]:
         yield f"chain-{seed:04}", "chain", partial(_chain, seed, dtype)
     for seed in range(CHAINS // 10):
         yield f"chain-dynamic-{seed:04}", "chain", partial(_dynamic_chain, seed, dtype)
+    for seed in range(FOLDS):
+        yield f"fold-{seed:04}", "fold", partial(_fold, seed, dtype)
 
 
 # --- Attention ---
@@ -282,3 +286,72 @@ def _dynamic_chain(seed: int, dtype: torch.dtype) -> list[Sample]:
     ]
     module(*calls[0].args)
     return [Sample(module, calls, _open(calls[0], (0, 1)), label=" ".join(module.names), rounding=True)]
+
+
+# --- Reductions of what is broadcast, broadcast again ---
+
+JOINS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "add": torch.add,
+    "mul": torch.mul,
+    "sub": lambda x, y: y - x,
+    "ratio": lambda x, y: x / (y.abs() + 1),
+    "maximum": torch.maximum,
+    "where": lambda x, y: torch.where(y > 0, x, y),
+    "difference": lambda x, y: (x - y) * (x - y),
+}
+REDUCTIONS: dict[str, Callable[..., Tensor]] = {
+    "sum": torch.sum,
+    "mean": torch.mean,
+    "amax": torch.amax,
+    "var": partial(torch.var, correction=0),
+    "norm": torch.linalg.vector_norm,
+    "logsumexp": torch.logsumexp,
+}
+VIEWS: dict[str, Callable[[Tensor], Tensor]] = {
+    "as it is": lambda x: x,
+    "transposed": lambda x: x.transpose(0, -1),
+    "flat": lambda x: x.flatten(1) if x.dim() > 2 else x,
+    "tanh": torch.tanh,
+    "every other": lambda x: x[..., ::2],
+    "twice": lambda x: torch.cat([x, x], 0),
+}
+
+
+class Fold(nn.Module):
+    """Tensors of which some dims are 1, joined, reduced over some dims, joined with another and reduced again."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self.random = random = Random(seed)
+        pool = (1, 2, 2, 3, 4, 5, 7, 8, 9, 16, 17) if seed % 5 else (1, 2, 3, 33, 64, 65)
+        self.sizes = [random.choice(pool) for _ in range(random.choice((1, 2, 2, 3, 3, 4)))]
+        self.steps = [random.choice(sorted(JOINS)) for _ in range(random.choice((1, 1, 2)))]
+        self.shapes = [self._shape(self.sizes) for _ in range(len(self.steps) + 1)]
+        self.view = random.choice(sorted(VIEWS))
+        self.last = random.choice(sorted(REDUCTIONS))
+        self.dims: list[int] | None = None
+        self.keep = random.random() < 0.5
+        self.again = random.choice((None, *sorted(JOINS)))
+
+    def _shape(self, sizes: list[int]) -> tuple[int, ...]:
+        """Some of the sizes, some of them 1."""
+        given = [n if self.random.random() < 0.6 else 1 for n in sizes]
+        return tuple(given[self.random.choice((0, 0, 0, 1)) :]) or (1,)
+
+    def forward(self, *tensors: Tensor) -> Tensor:
+        x, *others = tensors
+        for name, y in zip(self.steps, others, strict=True):
+            x = JOINS[name](x, y)
+        x = VIEWS[self.view](x)
+        if self.dims is None:
+            self.dims = sorted(self.random.sample(range(x.dim()), self.random.randint(1, x.dim())))
+        y = REDUCTIONS[self.last](x, dim=self.dims, keepdim=self.keep or self.again is not None)
+        return y if self.again is None else JOINS[self.again](x, y).sum(self.dims[:1])
+
+
+def _fold(seed: int, dtype: torch.dtype) -> list[Sample]:
+    module = Fold(seed)
+    call = Call(tuple(torch.randn(shape).to(dtype) for shape in module.shapes))
+    module(*call.args)
+    label = f"{' '.join(module.steps)}, {module.view}, {module.last} over {module.dims}, {module.again}"
+    return [Sample(module, [call], label=label, rounding=True)]
