@@ -276,7 +276,7 @@ def _at_other_sizes(p: Prepared, program: Any) -> Outcome:
     for _ in range(OTHER_SIZES):
         sizes: dict[int, int] = {}
         tensors = [_resized(t, hidden, sizes, may_grow, rng) for t, hidden in zip(p.tensors, p.hidden, strict=True)]
-        if base in exclusions.NOT_OF_NOTHING and any(t.numel() == 0 for t in tensors):
+        if base in exclusions.NOT_OF_NOTHING and any(t.numel() <= 1 for t in tensors):
             continue
         rest = iter(tensors)
         values = [_with(v, rest) for v in p.case.values()]

@@ -87,7 +87,7 @@ DISTINCT_ROWS = frozenset({"scatter", "index_put", "_unsafe_index_put", "index_c
 NOT_OF_NOTHING = frozenset(
     {"_embedding_bag", "_embedding_bag_forward_only", "pixel_unshuffle", "scaled_dot_product_attention"}
 )
-"""PyTorch itself dies of indices that are in no bag, gives pixels back as they are where there are none, and does not
+"""PyTorch itself dies of indices that are in no bag, even beside a last offset, gives pixels back as they are where there are none, and does not
 compare the sizes of what is empty in attention."""
 
 NOT_FINITE = frozenset(
@@ -95,8 +95,8 @@ NOT_FINITE = frozenset(
 )
 """Whether infinities give infinity or NaN here is a matter of the formula, and PyTorch has one for each kernel."""
 
-POOLED_DIMS = {f"max_pool{n}d_with_indices": n for n in (1, 2, 3)}
-"""PyTorch names an element that is not there, beyond the plane, where a dilated window misses the input altogether."""
+MISSED_WINDOWS = frozenset(f"max_pool{n}d_with_indices" for n in (1, 2, 3))
+"""PyTorch names any element, even one beyond the plane, where a dilated window misses the input; here it is -1."""
 
 NO_LEAST = frozenset({"div", "divide", "floor_divide", "fmod", "remainder", "gcd", "lcm"})
 """PyTorch itself dies of the least integer divided by -1, with rounding_mode='trunc' and in lcm."""

@@ -44,6 +44,7 @@ def embedding_bag(
     """The rows of each bag, added up; of the four results PyTorch uses the others for gradients."""
     starts = t.slice(offsets, 0, 0, -1) if include_last_offset else offsets
     [count], [bags] = t.shape(indices), t.shape(starts)
+    require_element(t, t.all(t.le(offsets, count)), "offsets must not be greater than the number of indices")
     # Row i is in the last bag that begins at or before i.
     begun = t.le(t.unsqueeze(starts, 0), t.unsqueeze(t.arange(count, dtype=dtypes.int64), 1))
     bag = t.sub(t.sum(t.to(begun, dtypes.int64), [1]), 1)

@@ -7,7 +7,7 @@ from typing import Any
 from xdsl.ir import SSAValue
 
 from flambeau.infer.builder import TorchBuilder
-from flambeau.passes.decompose.rules import decomposition
+from flambeau.passes.decompose.rules import decomposition, require_size
 
 NONE, MEAN, SUM = 0, 1, 2
 
@@ -50,6 +50,8 @@ def soft_margin_loss(t: TorchBuilder, x: SSAValue, target: SSAValue, reduction: 
 
 @decomposition("aten.binary_cross_entropy")
 def binary_cross_entropy(t: TorchBuilder, x: SSAValue, target: SSAValue, weight: Any, reduction: int) -> SSAValue:
+    for one, other in zip(t.shape(x), t.shape(target), strict=True):
+        require_size(t, one, "eq", other, "input and target must have the same shape")
     # PyTorch keeps logarithms above -100, so that a wrong certain answer has a finite loss.
     positive = t.clamp(t.log(x), -100.0)
     negative = t.clamp(t.log1p(t.neg(x)), -100.0)
