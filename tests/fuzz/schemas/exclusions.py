@@ -87,8 +87,8 @@ DISTINCT_ROWS = frozenset({"scatter", "index_put", "_unsafe_index_put", "index_c
 NOT_OF_NOTHING = frozenset(
     {"_embedding_bag", "_embedding_bag_forward_only", "pixel_unshuffle", "scaled_dot_product_attention"}
 )
-"""PyTorch itself dies of indices that are in no bag, even beside a last offset, gives pixels back as they are where there are none, and does not
-compare the sizes of what is empty in attention."""
+"""PyTorch itself dies of indices that are in no bag, even beside a last offset, gives pixels back as they are where
+there are none, and does not compare the sizes of what is empty in attention."""
 
 NOT_FINITE = frozenset(
     {"native_layer_norm", "native_group_norm", "native_batch_norm", "_fused_rms_norm", "std_mean", "var_mean"}
