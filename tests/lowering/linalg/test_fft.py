@@ -28,6 +28,7 @@ def test_fourier_transforms() -> None:
             (lambda x: torch.fft.hfft(x), (z,)),
             (lambda x: torch.fft.ihfft(x), (x,)),
             (lambda x: torch.fft.rfft(x), (x.double(),)),
+            (lambda x: torch.stft(x, 4, window=torch.ones(4), return_complex=True), (x[0],)),
         ]
     )
 
@@ -35,6 +36,11 @@ def test_fourier_transforms() -> None:
 def test_long_transforms_are_exact() -> None:
     """The angles of high frequencies are reduced before their cosine is taken."""
     check(lambda x: torch.fft.rfft(x), torch.randn(2, 1000), rtol=1e-4, atol=1e-3)
+
+
+def test_large_matrices_are_computed_and_not_carried() -> None:
+    module = flambeau.compile(torch.fft.rfft, (torch.randn(2, 1000),))
+    assert len(module.text()) < 50_000
 
 
 def test_a_length_that_is_not_known_is_refused() -> None:

@@ -52,7 +52,8 @@ _NEW = frozenset(
         "aten.as_strided_scatter", "aten.diagonal_scatter", "aten.index_put", "aten.mm", "aten.addmm", "aten.bmm",
         "aten.cat", "aten.stack", "aten.zeros", "aten.ones", "aten.full", "aten.arange", "aten.arange.start",
         "aten.zeros_like", "aten.ones_like", "aten.full_like", "aten.contiguous", "aten.clone", "aten._to_copy",
-        "aten.lift_fresh_copy",
+        "aten.lift_fresh_copy", "aten.pad", "aten.constant_pad_nd", "aten.reflection_pad1d", "aten.reflection_pad2d",
+        "aten.reflection_pad3d", "aten.replication_pad1d", "aten.replication_pad2d", "aten.replication_pad3d",
     }
 )  # fmt: skip
 """Ops whose result lies in order where their operands do."""
