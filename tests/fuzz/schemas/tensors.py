@@ -46,6 +46,8 @@ class TensorArgument:
         if self.values == "distinct":
             low = 0 if self.dtype in (torch.uint8, torch.bool) else -(count // 2)
             numbers = [n + low for n in range(count)]
+            if self.dtype in (torch.uint8, torch.int8):  # As distinct as there are numbers.
+                numbers = [n % 128 for n in numbers]
             rng.shuffle(numbers)
         return torch.tensor(numbers, dtype=self.dtype).reshape(self.shape)
 

@@ -107,7 +107,7 @@ def finish(b: LinalgBuilder, out: Tensor, bias: Tensor | None, beta: Any, alpha:
     dtype = b.out_dtype
     if bias is None or (isinstance(beta, (int, float)) and beta == 0):
         if bias is not None:
-            b.broadcast_sizes(b.sizes(bias), b.sizes(out))  # PyTorch looks, even where it does not read.
+            b.loop_sizes([bias], b.sizes(out))  # PyTorch looks, even where it does not read.
         return b.to(out, dtype) if alpha == 1 else b.elementwise([out], lambda e: e * alpha, dtype)
 
     def add(e: Element, c: Element) -> Element:

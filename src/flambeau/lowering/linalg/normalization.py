@@ -212,6 +212,12 @@ def group_norm(
 # --- Batch norm and instance norm ---
 
 
+def _require_channels(b: LinalgBuilder, x: Tensor, *parameters: Tensor | None) -> None:
+    for p in parameters:
+        if p is not None:
+            b.same_size(b.size(x, 1), b.size(p, 0), "a parameter does not have the size of the channels")
+
+
 def _by_channel(
     b: LinalgBuilder,
     x: Tensor,
@@ -262,6 +268,7 @@ def batch_norm(
     eps: float,
     _: bool = False,
 ) -> Tensor:
+    _require_channels(b, x, weight, bias, mean, variance)
     if not training and mean is not None and variance is not None:
         return _by_channel(b, x, mean, variance, weight, bias, eps)
     if training and mean is not None:
@@ -325,6 +332,7 @@ def native_batch_norm_functional(
     eps: float,
 ) -> tuple[Tensor, ...]:
     """As training does it, with the new running statistics as results."""
+    _require_channels(b, x, weight, bias, mean, variance)
     if not training:
         result = native_batch_norm(b, x, weight, bias, mean, variance, False, momentum, eps)
         return (*result[:3], b.to(mean, b.outs[3][1]), b.to(variance, b.outs[4][1]))
