@@ -22,10 +22,6 @@ def resize_border(b: LinalgBuilder, x: Tensor, low: Sequence[Size], high: Sequen
     """Add a border of one value; negative amounts crop."""
     padded = b.pad(x, [b.maximum(p, 0) for p in low], [b.maximum(p, 0) for p in high], value)
     starts = [b.maximum(b.sub(0, p), 0) for p in low]
-    for size, lo, hi in zip(b.sizes(x), low, high, strict=True):
-        cropped = b.add(b.minimum(lo, 0), b.minimum(hi, 0))
-        if cropped != 0:
-            b.guard(b.compare("sge", b.add(size, cropped), 0), "more is cropped than there is")
     sizes = _padded_sizes(b, b.sizes(x), low, high)
     return b.slice(padded, starts, sizes, [1] * x.rank)
 
@@ -50,7 +46,13 @@ def _borders(amounts: Sequence[Size], rank: int) -> tuple[list[Size], list[Size]
 
 @linalg_rule("aten.constant_pad_nd")
 def constant_pad_nd(b: LinalgBuilder, x: Tensor, pad: Sequence[Size], value: Any) -> Tensor:
-    return resize_border(b, x, *_borders(pad, x.rank), value)
+    low, high = _borders(pad, x.rank)
+    for size, lo, hi in zip(b.sizes(x), low, high, strict=True):
+        # PyTorch crops first: what is added on one side does not make up for it.
+        cropped = b.add(b.minimum(lo, 0), b.minimum(hi, 0))
+        if cropped != 0:
+            b.guard(b.compare("sge", b.add(size, cropped), 0), "more is cropped than there is")
+    return resize_border(b, x, low, high, value)
 
 
 Position = Callable[[LinalgBuilder, Size, Size], Size]
@@ -110,7 +112,7 @@ def _pad_from_input(b: LinalgBuilder, x: Tensor, pad: Sequence[Size], mode: str)
 @linalg_rule("aten.pad")
 def pad(b: LinalgBuilder, x: Tensor, pad: Sequence[Size], mode: str, value: Any) -> Tensor:
     if mode == "constant":
-        return resize_border(b, x, *_borders(pad, x.rank), 0 if value is None else value)
+        return constant_pad_nd(b, x, pad, 0 if value is None else value)
     return _pad_from_input(b, x, pad, mode)
 
 
