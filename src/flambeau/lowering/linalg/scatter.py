@@ -375,6 +375,8 @@ def _scatter(
     check_within(b, b.sizes(index), sizes, dim, "scatter(): the index is larger than the tensor")
     if isinstance(src, Tensor):
         check_within(b, b.sizes(index), b.sizes(src), None, "scatter(): the index is larger than the source")
+    if 0 in index.shape or (isinstance(src, Tensor) and 0 in src.shape):
+        return x
     index, repeated = _unrepeated(b, index, [d for d in range(x.rank) if d != dim], sizes)
     index = b.to(index, dtypes.int64)
     b.check_range(index, sizes[dim], OUT_OF_RANGE, negative=False)
