@@ -133,7 +133,7 @@ def call_module() -> Callable[..., str]:
 
     def call(*arguments: str) -> str:
         return subprocess.run(
-            [sys.executable, "-m", "flambeau.cli", *arguments], capture_output=True, text=True, check=True
+            [sys.executable, "-m", "flambeau", *arguments], capture_output=True, text=True, check=True
         ).stdout
 
     return call

@@ -389,7 +389,7 @@ def test_wide_integers_in_tosa(call: Call) -> None:
 def run(*args: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     source = str(Path(package.__file__).parent.parent)
     return subprocess.run(
-        [sys.executable, "-c", "from flambeau.cli import main; main()", *args],
+        [sys.executable, "-m", "flambeau", *args],
         cwd=cwd,
         env={**os.environ, "PYTHONPATH": source},
         capture_output=True,

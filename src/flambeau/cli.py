@@ -14,8 +14,4 @@ def main() -> None:
             raise
         print("flambeau: the command line needs `pip install flambeau[cli]`", file=sys.stderr)
         sys.exit(2)
-    flambeau()
-
-
-if __name__ == "__main__":
-    main()
+    flambeau(prog_name="flambeau")
