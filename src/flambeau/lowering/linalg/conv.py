@@ -72,6 +72,7 @@ def _convolve(
     kernel = b.sizes(weight)[2:]
     out: list[Size] = []
     for size, k, s, d in zip(b.sizes(x)[2:], kernel, stride, dilation, strict=True):
+        b.guard(b.compare("sgt", k, 0), "the kernel has no elements")
         room = b.sub(b.sub(size, b.mul(d, b.sub(k, 1))), 1)
         b.guard(b.compare("sge", room, 0), "the kernel is larger than the padded input")
         out.append(b.add(b.floordiv(room, s), 1))

@@ -82,9 +82,10 @@ def log_softmax(b: LinalgBuilder, x: Tensor, dim: int, _: Any) -> Tensor:
 
 
 def _statistics(b: LinalgBuilder, x: Tensor, dims: Sequence[int], eps: float) -> tuple[Tensor, Tensor, Tensor]:
-    """The mean, the variance and 1 / sqrt(variance + eps) over dims."""
+    """The mean, the variance and 1 / sqrt(variance + eps) over dims. Of nothing the mean is 0, and the others NaN."""
     n = count(b, x, dims)
-    mean = mean_over(b, x, dims)
+    sums = total(b, x, dims)
+    mean = per_element(b, sums, lambda e: e / b.element(b.maximum(n, 1), e.dtype), sums.dtype)
     squares = centered_squares(b, x, dims, mean)
     variance = per_element(b, squares, lambda e: e / b.element(n, e.dtype), squares.dtype)
     return mean, variance, _inverse_root(b, variance, eps)
