@@ -91,9 +91,9 @@ def view_as_complex(x: Meta) -> Meta:
 
 @infer_rule("aten.flatten.using_ints")
 def flatten(x: Meta, start: int, end: int) -> Meta:
+    first, last = normal_dim(start, max(x.rank, 1)), normal_dim(end, max(x.rank, 1))
     if x.rank == 0:
         return Meta((1,), x.dtype)
-    first, last = normal_dim(start, x.rank), normal_dim(end, x.rank)
     if first > last:
         raise InferenceError(f"flatten: dim {start} comes after dim {end}")
     return Meta((*x.shape[:first], product(x.shape[first : last + 1]), *x.shape[last + 1 :]), x.dtype)

@@ -181,7 +181,7 @@ class Generator:
                 self.shape, self.dtype = value.shape, value.dtype
             arguments.append(value)
         is_cast = self.base in exclusions.CASTS and _has_integers(arguments)
-        if is_cast or self.base in exclusions.POLYNOMIALS:
+        if is_cast or self.base in exclusions.NO_NAN:
             arguments = [_without_specials(a) for a in arguments]
         return Case(self.name, tuple(arguments))
 

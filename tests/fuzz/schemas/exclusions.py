@@ -81,6 +81,9 @@ POLYNOMIALS = frozenset(
 )  # fmt: skip
 """Of NaN these give what happens to be in a variable that nothing was written to."""
 
+NO_NAN = POLYNOMIALS | {"hardshrink_backward", "softshrink_backward"}
+"""Those, and what gives for NaN one answer in whole vectors and another in the elements that are left."""
+
 DISTINCT_ROWS = frozenset({"scatter", "index_put", "_unsafe_index_put", "index_copy", "put", "scatter_add"})
 """Which of two writes to one place wins is not defined: indices differ."""
 
@@ -106,7 +109,7 @@ IMPLEMENTATION = re.compile(
     r"not support|does not support|must be (a )?float|expects? .*(float|dtype|type)|input dtype|type promotion|"
     r"should have the same dtype|same dtype|expected (scalar type|object)|dtype|scalar type|Unsupported|can't be cast|"
     r"Boolean|integral|floating|complex|expected a (long|int)|did not match|to have type|data type|"
-    r"cannot be converted|view size is not compatible",
+    r"cannot be converted|view size is not compatible|last dimension with stride 1",
     re.IGNORECASE,
 )
 """PyTorch has no kernel for a dtype or a mix of them. That is a gap and not a meaning: we may well have an answer."""
