@@ -124,6 +124,21 @@ def test_a_constant_of_complex128():
     compile_mlir(COMPLEX_CONSTANT, profile="quick", use_cache=False)
 
 
+WIDE_FILL = b"""
+func.func @main() -> tensor<3xcomplex<f64>> {
+  %one = complex.constant [1.0 : f64, 0.0 : f64] : complex<f64>
+  %empty = tensor.empty() : tensor<3xcomplex<f64>>
+  %ones = linalg.fill ins(%one : complex<f64>) outs(%empty : tensor<3xcomplex<f64>>) -> tensor<3xcomplex<f64>>
+  return %ones : tensor<3xcomplex<f64>>
+}
+"""
+
+
+@pytest.mark.xfail(raises=EngineError, reason="no fill of 16 bytes (engines/iree/complex_constants.py)")
+def test_a_fill_of_complex128():
+    compile_mlir(WIDE_FILL, profile="quick", use_cache=False)
+
+
 def test_a_compiler_that_dies_is_an_error():
     with pytest.raises(EngineError, match="IREE's compiler ended with SIGFPE"):
         compile_mlir(COMPLEX_CONSTANT, profile="quick", use_cache=False)

@@ -77,3 +77,16 @@ def test_constants_of_complex128_are_given_back(target: str):
     constant, product = run(x)
     assert torch.equal(constant, numbers)
     assert torch.equal(product, numbers)
+
+
+@pytest.mark.parametrize("target", TARGETS[:2])
+@pytest.mark.parametrize("profile", ["quick", "model"])
+def test_tensors_of_complex128_are_filled(target: str, profile: str) -> None:
+    def f(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return torch.zeros_like(x), x.new_ones(2, 3), torch.nn.functional.pad(x, [1, 2], value=0.5), x.cumsum(0), x @ x
+
+    x = torch.randn(3, 3, dtype=torch.complex128)
+    run = flambeau.load(flambeau.compile(f, (x,), output_type=target), profile=profile)
+    assert run.profile == profile
+    for got, expected in zip(run(x), f(x), strict=True):
+        torch.testing.assert_close(got, expected)

@@ -38,12 +38,6 @@ BUGS: tuple[EngineBug, ...] = (
         "torch.ops.aten.conv1d(torch.zeros((1, 4, 5)), torch.zeros((2, 4, 3))), all sizes left to the run time",
         ("stablehlo",),
     ),
-    EngineBug(
-        "IREE 3.13 has no fills of elements with 16 bytes",
-        r"torch\.ops\.aten\.\w+(\.\w+)?\(.*complex128",
-        r"stream\.async\.splat.*i128",
-        "torch.ops.aten.constant_pad_nd(torch.zeros((2, 3), dtype=torch.complex128), [1, 1], 0.5)",
-    ),
 )
 
 

@@ -1,7 +1,8 @@
 """Constants of complex numbers with two 64-bit floats, as pairs of floats.
 
-WORKAROUND(iree==3.13): the compiler divides by zero when it stores a constant whose elements have 128 bits. It can go
-when `test_a_constant_of_complex128` in tests/engines/test_iree_bugs.py passes.
+WORKAROUND(iree==3.13): the compiler divides by zero when it stores a constant whose elements have 128 bits, and has no
+op that fills memory with such elements. It can go when `test_a_constant_of_complex128` and `test_a_fill_of_complex128`
+in tests/engines/test_iree_bugs.py pass.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xdsl.dialects.builtin import ComplexType, DenseIntOrFPElementsAttr, ModuleOp, TensorType, f64
+from xdsl.dialects.linalg.ops import FillOp
+from xdsl.dialects.tensor import FromElementsOp
 from xdsl.ir import Operation, SSAValue
 
 from flambeau.engines.iree.rewriting import builder_before
@@ -30,7 +33,7 @@ def wide_constants_to_pairs(module: ModuleOp) -> ModuleOp:
     """Rewrite the module in place."""
     for op in list(_wide_constants(module)):
         b = builder_before(op)
-        new = _complex(b, op)
+        new = _filled(b, op) if isinstance(op, FillOp) else _complex(b, op)
         op.results[0].replace_all_uses_with(new.value)
         erase(op)
     return module
@@ -43,6 +46,19 @@ def _wide_constants(module: ModuleOp) -> Iterator[Operation]:
             if isinstance(type_, TensorType) and type_.element_type == _WIDE:
                 if isinstance(literal, DenseIntOrFPElementsAttr) and literal.data.data:
                     yield op
+        elif isinstance(op, FillOp) and op.operands[0].type == _WIDE:
+            yield op
+
+
+def _filled(b: LinalgBuilder, op: FillOp) -> Tensor:
+    number = Element(b, op.operands[0], dtypes.complex128)
+    pair = b.value(FromElementsOp, (number.real.value, number.imag.value), TensorType(f64, [2]))
+    parts = Tensor(pair, dtypes.float64)
+
+    def element(*_: SSAValue) -> Element:
+        return b.load(parts, [0]).with_imag(b.load(parts, [1]), dtypes.complex128)
+
+    return b.generate(b.sizes(Tensor(op.operands[1], dtypes.complex128)), dtypes.complex128, element)
 
 
 def _complex(b: LinalgBuilder, op: Operation) -> Tensor:
