@@ -83,7 +83,7 @@ def test_constants_of_complex128_are_given_back(target: str):
 @pytest.mark.parametrize("profile", ["quick", "model"])
 def test_tensors_of_complex128_are_filled(target: str, profile: str) -> None:
     def f(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        return torch.zeros_like(x), x.new_ones(2, 3), torch.nn.functional.pad(x, [1, 2], value=0.5), x.cumsum(0), x @ x
+        return torch.zeros_like(x), x.new_ones(2, 3), torch.nn.functional.pad(x, [1, 2], value=0.5), x.cumsum(0), x**x
 
     x = torch.randn(3, 3, dtype=torch.complex128)
     run = flambeau.load(flambeau.compile(f, (x,), output_type=target), profile=profile)

@@ -33,7 +33,7 @@ def wide_constants_to_pairs(module: ModuleOp) -> ModuleOp:
     """Rewrite the module in place."""
     for op in list(_wide_constants(module)):
         b = builder_before(op)
-        new = _filled(b, op) if isinstance(op, FillOp) else _complex(b, op)
+        new = _filled(b, op) if isinstance(op, FillOp | FromElementsOp) else _complex(b, op)
         op.results[0].replace_all_uses_with(new.value)
         erase(op)
     return module
@@ -48,9 +48,12 @@ def _wide_constants(module: ModuleOp) -> Iterator[Operation]:
                     yield op
         elif isinstance(op, FillOp) and op.operands[0].type == _WIDE:
             yield op
+        elif isinstance(op, FromElementsOp) and [v.type for v in op.operands] == [_WIDE]:
+            yield op
 
 
-def _filled(b: LinalgBuilder, op: FillOp) -> Tensor:
+def _filled(b: LinalgBuilder, op: FillOp | FromElementsOp) -> Tensor:
+    """One number everywhere."""
     number = Element(b, op.operands[0], dtypes.complex128)
     pair = b.value(FromElementsOp, (number.real.value, number.imag.value), TensorType(f64, [2]))
     parts = Tensor(pair, dtypes.float64)
@@ -58,7 +61,8 @@ def _filled(b: LinalgBuilder, op: FillOp) -> Tensor:
     def element(*_: SSAValue) -> Element:
         return b.load(parts, [0]).with_imag(b.load(parts, [1]), dtypes.complex128)
 
-    return b.generate(b.sizes(Tensor(op.operands[1], dtypes.complex128)), dtypes.complex128, element)
+    shape = op.operands[1] if isinstance(op, FillOp) else op.results[0]
+    return b.generate(b.sizes(Tensor(shape, dtypes.complex128)), dtypes.complex128, element)
 
 
 def _complex(b: LinalgBuilder, op: Operation) -> Tensor:
