@@ -46,10 +46,9 @@ def _wide_constants(module: ModuleOp) -> Iterator[Operation]:
             if isinstance(type_, TensorType) and type_.element_type == _WIDE:
                 if isinstance(literal, DenseIntOrFPElementsAttr) and literal.data.data:
                     yield op
-        elif isinstance(op, FillOp) and op.operands[0].type == _WIDE:
-            yield op
-        elif isinstance(op, FromElementsOp) and [v.type for v in op.operands] == [_WIDE]:
-            yield op
+        elif isinstance(op, FillOp) or (isinstance(op, FromElementsOp) and len(op.operands) == 1):
+            if op.operands[0].type == _WIDE:
+                yield op
 
 
 def _filled(b: LinalgBuilder, op: FillOp | FromElementsOp) -> Tensor:
