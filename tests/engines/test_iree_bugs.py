@@ -182,3 +182,22 @@ func.func @main(%x: tensor<3x2xf32>, %w: tensor<2xf32>, %start: tensor<f32>) -> 
 @pytest.mark.xfail(raises=EngineError, reason="an invalid vector.contract (engines/iree/products.py)")
 def test_a_product_with_a_row_that_is_summed_over_two_dims():
     compile_mlir(SUMMED_PRODUCT, profile="quick", use_cache=False)
+
+
+DILATED_GROUPS = b"""
+func.func @main(%x: tensor<1x4x5xf32>, %w: tensor<2x2x2xf32>) -> tensor<1x2x3xf32> {
+  %y = stablehlo.convolution(%x, %w) dim_numbers = [b, f, 0]x[o, i, 0]->[b, f, 0], window = {rhs_dilate = [2]}
+      {batch_group_count = 1 : i64, feature_group_count = 2 : i64}
+      : (tensor<1x4x5xf32>, tensor<2x2x2xf32>) -> tensor<1x2x3xf32>
+  return %y : tensor<1x2x3xf32>
+}
+"""
+
+
+@pytest.mark.xfail(reason="zeros in the kernel meet infinities (engines/iree/grouped_convolutions.py)")
+def test_a_dilated_convolution_in_groups():
+    x = np.ones((1, 4, 5), np.float32)
+    x[0, 0, 1] = np.inf
+    program = Program(compile_mlir(DILATED_GROUPS, profile="quick").vmfb, {}, "local-sync")
+    (y,) = program.call("main", [x, np.ones((2, 2, 2), np.float32)], [TensorSpec((1, 2, 3), dtypes.float32)])
+    assert np.array_equal(y, np.array([[[4, np.inf, 4], [4, 4, 4]]], np.float32))

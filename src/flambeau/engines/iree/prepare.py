@@ -6,6 +6,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from flambeau.engines.iree.complex_constants import has_wide_constants, wide_constants_to_pairs
 from flambeau.engines.iree.constants import constants_to_tensors, has_reduced_constants
+from flambeau.engines.iree.grouped_convolutions import has_dilated_groups, split_dilated_groups
 from flambeau.engines.iree.growing import is_growing_loop
 from flambeau.engines.iree.guards import check_sizes_first, has_late_guards
 from flambeau.engines.iree.loops import is_loop_on_tensors, with_branches
@@ -31,6 +32,8 @@ def for_iree(module: ModuleOp) -> ModuleOp:
         module = wide_constants_to_pairs(module.clone())
     if has_reduced_constants(module):
         module = constants_to_tensors(module.clone())
+    if has_dilated_groups(module):
+        module = split_dilated_groups(module.clone())
     if has_summed_products(module):
         module = negate_summed_products(module.clone())
     if has_open_sizes(module):

@@ -15,8 +15,7 @@ from xdsl.dialects.linalg.attrs import IteratorType
 from xdsl.dialects.linalg.ops import GenericOp
 from xdsl.ir import Operation, SSAValue
 
-from flambeau.dialects import stablehlo
-from flambeau.engines.iree.rewriting import builder_before
+from flambeau.engines.iree.rewriting import builder_before, stablehlo_before
 from flambeau.ir import dtypes
 from flambeau.ir.builder import erase
 from flambeau.lowering.element import Element
@@ -97,14 +96,7 @@ def _negated_element(product: Operation) -> SSAValue:
 
 
 def _negated(product: Operation) -> SSAValue:
-    type_, block = product.results[0].type, product.parent
-    assert block is not None
-
-    def make(name: str, *operands: SSAValue) -> SSAValue:
-        op = stablehlo.op(name).create(operands=operands, result_types=[type_])
-        op.location = product.location
-        block.insert_op_before(op, product)
-        return op.results[0]
-
     x, y = product.operands
-    return make("negate", make("multiply", make("negate", x), y))
+    opposite = stablehlo_before(product, "negate", [x], x.type)
+    negative = stablehlo_before(product, "multiply", [opposite, y], x.type)
+    return stablehlo_before(product, "negate", [negative], x.type)

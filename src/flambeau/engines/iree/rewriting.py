@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from xdsl.ir import Operation, SSAValue
+from collections.abc import Mapping, Sequence
+
+from xdsl.ir import Attribute, Operation, SSAValue
 
 from flambeau.dialects import stablehlo
 from flambeau.ir import dtypes
@@ -23,10 +25,22 @@ def dtype_of(value: SSAValue) -> DType:
     return dtypes.BY_BUILTIN[element]
 
 
+def stablehlo_before(
+    op: Operation,
+    name: str,
+    operands: Sequence[SSAValue],
+    type_: Attribute,
+    properties: Mapping[str, Attribute] | None = None,
+) -> SSAValue:
+    """The result of an op of StableHLO that stands before another op, and comes from the same place in the source."""
+    new = stablehlo.op(name).create(operands=operands, result_types=[type_], properties=dict(properties or {}))
+    new.location = op.location
+    assert op.parent is not None
+    op.parent.insert_op_before(new, op)
+    return new.results[0]
+
+
 def set_apart(op: Operation, index: int) -> None:
     """Keep IREE from computing an operand of a StableHLO op together with the op."""
     operand = op.operands[index]
-    barrier = stablehlo.op("optimization_barrier").create(operands=[operand], result_types=[operand.type])
-    assert op.parent is not None
-    op.parent.insert_ops_before((barrier,), op)
-    op.operands[index] = barrier.results[0]
+    op.operands[index] = stablehlo_before(op, "optimization_barrier", [operand], operand.type)
