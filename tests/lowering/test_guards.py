@@ -369,6 +369,11 @@ class Joined(torch.nn.Module):
         return torch.cat([x, y], -1)
 
 
+class Copied(torch.nn.Module):
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return torch.ops.aten.copy(x, y)
+
+
 class Apart(torch.nn.Module):
     def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         return torch.ops.aten._cdist_forward(x, y, 1.0, None)
@@ -384,6 +389,7 @@ SIZES = [
     (Diagonal(), [[3, 4], [3]], [[3, 3], [3]]),
     (Joined(), [[2, 3], [0]], [[2, 3], [2]]),
     (Apart(), [[2, 3], [4, 3]], [[2, 3], [4, 2]]),
+    (Copied(), [[2, 3], [2, 3]], [[1, 3], [2, 3]]),
     (Round(), [[1, 2, 3]], [[1, 2, 1]]),
 ]
 """Sizes that PyTorch takes, and sizes that it refuses."""

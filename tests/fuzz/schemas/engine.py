@@ -256,6 +256,8 @@ def _outcome(p: Prepared, program: Any) -> Outcome:
     except (RunError, EngineError, RuntimeError, ValueError) as error:
         if p.answer.error:
             return Outcome("rejected")
+        if _EMPTY.search(str(error)) and any(t.numel() == 0 for t in p.tensors):
+            return Outcome("refused", "indices of what is empty are looked at too")
         # How many elements a mask has is left to the run time too.
         if (p.dynamic or "index" in p.case.base) and _NO_BROADCASTING.search(str(error)):
             return Outcome("refused", "sizes that are not known do not broadcast")

@@ -469,7 +469,7 @@ class WholeBuilder(LinalgBuilder):
         return Tensor(self.transposed(x.value, permutation), x.dtype, [sizes[p] for p in permutation])
 
     def broadcast_to(self, x: Tensor, sizes: Sequence[Size]) -> Tensor:
-        own = self.sizes(x)
+        own, sizes = self.sizes(x), self.loop_sizes([x], sizes)
         value = self.reshaped(x.value, [*[1] * (len(sizes) - x.rank), *own])
         return Tensor(self.broadcast(value, sizes), x.dtype, sizes)
 
