@@ -201,3 +201,17 @@ def test_a_dilated_convolution_in_groups():
     program = Program(compile_mlir(DILATED_GROUPS, profile="quick").vmfb, {}, "local-sync")
     (y,) = program.call("main", [x, np.ones((2, 2, 2), np.float32)], [TensorSpec((1, 2, 3), dtypes.float32)])
     assert np.array_equal(y, np.array([[[4, np.inf, 4], [4, 4, 4]]], np.float32))
+
+
+COMPUTED_PARTS = b"""
+func.func @main(%x: tensor<?xf16>, %y: tensor<?xf32>) -> tensor<?xf32> {
+  %0 = stablehlo.convert %x : (tensor<?xf16>) -> tensor<?xf32>
+  %1 = stablehlo.concatenate %0, %y, dim = 0 : (tensor<?xf32>, tensor<?xf32>) -> tensor<?xf32>
+  return %1 : tensor<?xf32>
+}
+"""
+
+
+@pytest.mark.xfail(raises=EngineError, reason="2**55 bytes on the stack (engines/iree/stablehlo_ops.py)")
+def test_parts_of_dynamic_size_that_are_computed():
+    compile_mlir(COMPUTED_PARTS, profile="quick", use_cache=False)

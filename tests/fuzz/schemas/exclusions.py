@@ -81,8 +81,9 @@ POLYNOMIALS = frozenset(
 )  # fmt: skip
 """Of NaN these give what happens to be in a variable that nothing was written to."""
 
-NO_NAN = POLYNOMIALS | {"hardshrink_backward", "softshrink_backward"}
-"""Those, and what gives for NaN one answer in whole vectors and another in the elements that are left."""
+NO_NAN = POLYNOMIALS | {"hardshrink_backward", "softshrink_backward", "scaled_dot_product_attention"}
+"""Those, what gives for NaN one answer in whole vectors and another in the elements that are left, and attention, of
+whose kernels one adds the causal mask and one does not look at what it hides."""
 
 DISTINCT_ROWS = frozenset({"scatter", "index_put", "_unsafe_index_put", "index_copy", "put", "scatter_add"})
 """Which of two writes to one place wins is not defined: indices differ."""

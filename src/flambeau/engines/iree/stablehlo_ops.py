@@ -23,6 +23,9 @@ def _is_taken_over(op: Operation) -> bool:
         # Of elements, at positions whose number is dynamic.
         shapes = [shape_of(v) for v in (*op.operands, op.results[0])]
         return any(None in s for s in shapes) and set(op.properties["slice_sizes"].get_values()) <= {1}  # type: ignore[attr-defined]
+    if op.name == "stablehlo.concatenate":
+        # Of parts that are computed: IREE puts them on the stack, whatever their size.
+        return any(None in shape_of(v) for v in op.operands)
     return op.name in NAMES
 
 
@@ -56,6 +59,9 @@ def _replace(op: Operation) -> None:
     x = Tensor(op.operands[0], dtype_of(op.operands[0]))
     if op.name == "stablehlo.dynamic_reshape":
         new = b.reshape(x, sizes_of(op.operands[1], b))
+    elif op.name == "stablehlo.concatenate":
+        dim = {"dim": op.properties["dimension"]}
+        new = Tensor(b.value(tensor.ConcatOp, op.operands, op.results[0].type, dim), x.dtype)
     elif op.name == "stablehlo.gather":
         indices = Tensor(op.operands[1], dtypes.int64)
         *sizes, _ = b.sizes(indices)
