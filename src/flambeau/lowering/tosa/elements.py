@@ -303,6 +303,7 @@ class ElementBuilder(WholeBuilder):
         own = element_of(x)
         if own == element:
             return x
+        _check_element(own)
         small = {own, element}
         if own == i64 and isinstance(element, AnyFloat):
             return self.converted(wide.to_float(self, x), element)
