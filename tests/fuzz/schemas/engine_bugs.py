@@ -38,6 +38,13 @@ BUGS: tuple[EngineBug, ...] = (
         "torch.ops.aten.conv1d(torch.zeros((1, 4, 5)), torch.zeros((2, 4, 3))), all sizes left to the run time",
         ("stablehlo",),
     ),
+    EngineBug(
+        "IREE 3.13 takes no tosa.avg_pool2d of a dynamic number of channels",
+        r"torch\.ops\.aten\.avg_pool",
+        r"compile \(dynamic\).*\n?.*failed to legalize operation 'tosa\.avg_pool2d'",
+        "torch.ops.aten.avg_pool2d(torch.zeros((1, 2, 6, 4)), [3, 1]), batch and channels left to the run time",
+        ("tosa",),
+    ),
 )
 
 

@@ -190,9 +190,8 @@ class TosaBuilder(AccessBuilder):
             neutral = {"max": dtype.min, "add": 0 if dtype.is_float else None}
             if reduction is None or neutral.get(reduction.kind) != init:
                 return None
-            is_open = None in x.shape[lead:] or (lead == 2 and x.shape[1] is None)
-            if reduction.kind == "add" and is_open:
-                # IREE averages only planes and channels whose size it knows.
+            if reduction.kind == "add" and None in x.shape[lead:]:
+                # IREE averages only planes whose size it knows.
                 return None
             x = Tensor(self.spread(reduction.term, sizes), dtype, sizes)
         # Windows end with the input.
