@@ -190,6 +190,8 @@ class ElementBuilder(WholeBuilder):
         """An op with one result."""
         assert isinstance(type_, TensorType)
         _check_element(type_.element_type)
+        if operands and isinstance(operands[0].type, TensorType):
+            _check_element(operands[0].type.element_type)  # Comparisons give truth values of anything.
         if 0 in shape_in(type_):
             return self._nothing(operands, type_)
         op = tosa.op(name).create(
