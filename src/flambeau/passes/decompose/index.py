@@ -120,6 +120,11 @@ def embedding_renorm(
 def masked_index(
     t: TorchBuilder, x: SSAValue, mask: SSAValue, indices: Sequence[SSAValue | None], fill: float
 ) -> SSAValue:
-    # Where the mask says that they do not count, indices may be anything.
-    inside = [index if index is None else t.where(mask, index, 0) for index in indices]
+    # Indices may be anything: PyTorch brings them into range, and says by the mask which of them count.
+    inside = [i if i is None else _clamped(t, i, size) for i, size in zip(indices, t.shape(x), strict=False)]
     return t.where(mask, t._unsafe_index(x, inside), fill)
+
+
+def _clamped(t: TorchBuilder, index: SSAValue, size: Any) -> SSAValue:
+    count = t.full([], size, dtype=dtypes.int64)
+    return t.maximum(t.minimum(index, t.sub(count, 1)), t.neg(count))
