@@ -269,14 +269,14 @@ def batch_norm(
     eps: float,
     _: bool = False,
 ) -> Tensor:
-    _require_channels(b, x, weight, bias, mean, variance)
-    if not training and mean is not None and variance is not None:
-        return _by_channel(b, x, mean, variance, weight, bias, eps)
     if training and mean is not None:
         raise Unsupported(
             "batch_norm with training=True writes its running statistics",
             "Call .eval() on the model before it is exported, or export the training graph in functional form.",
         )
+    _require_channels(b, x, weight, bias, mean, variance)
+    if not training and mean is not None and variance is not None:
+        return _by_channel(b, x, mean, variance, weight, bias, eps)
     return _with_batch_statistics(b, x, weight, bias, eps)[0]
 
 
