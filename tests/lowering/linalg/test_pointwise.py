@@ -290,3 +290,18 @@ def test_integers_to_a_negative_power_are_refused() -> None:
     place = torchscript.TensorPlaceholder([3], torch.int32)
     with pytest.raises(flambeau.CompileError, match="negative power"):
         torchscript.compile(torch.jit.script(Inverses()), [place], output_type="linalg-on-tensors")
+
+
+def test_operands_meet_in_the_dtype_that_they_are_compared_in() -> None:
+    """Integers and numbers are rounded to 16-bit floats before they are compared with some."""
+    x = torch.tensor([2147483646, 70000, 2049, 3], dtype=torch.int32)
+    y = torch.tensor([INF, INF, 2048.0, 3.0], dtype=torch.float16)
+    h = torch.tensor([0.1, 0.3], dtype=torch.float16)
+    check_all(
+        [
+            (lambda x, y: torch.eq(x, y), (x, y)),
+            (lambda x, y: x - y, (x[2:], y[2:])),
+            (lambda h: h == 0.1, (h,)),
+            (lambda h: h > 0.3, (h.bfloat16(),)),
+        ]
+    )

@@ -51,9 +51,12 @@ def apply_pointwise(
     dtype = b.out_dtype
     wanted: DType | None = None
     if inputs == "result":
-        wanted = dtype.compute
+        wanted = dtype
     elif inputs == "common":
-        wanted = promote_operands([_operand(a) for a in args if _is_number(a)]).compute
+        wanted = promote_operands([_operand(a) for a in args if _is_number(a)])
+
+    # Numbers are compared as 16-bit floats too; in arithmetic they are as wide as what is computed with.
+    is_compared = inputs == "common" and wanted is not None and wanted.compute is not wanted
 
     def at_element(*elements: Element) -> Any:
         remaining = iter(elements)
@@ -61,7 +64,12 @@ def apply_pointwise(
         for argument in args:
             if isinstance(argument, Tensor):
                 element = next(remaining)
-                converted.append(element if wanted is None else element.to(wanted))
+                if wanted is not None and (is_compared or (argument.dtype.is_integral and argument.rank)):
+                    element = element.to(wanted)  # Operands meet in this dtype, which may round them.
+                converted.append(element if wanted is None else element.to(wanted.compute))
+            elif wanted is not None and is_compared and wanted.is_float and _is_number(argument):
+                number = b.scalar(argument) if isinstance(argument, SSAValue) else b.element(argument, wanted)
+                converted.append(number.to(wanted).to(wanted.compute))
             elif isinstance(argument, SSAValue):
                 converted.append(b.scalar(argument))
             else:
