@@ -88,7 +88,7 @@ def test_loading_names_the_side_that_is_wrong(saved: Path) -> None:
         (description, b"{", "net.v1.json does not describe a program"),
         (description, b"[]", "net.v1.json does not describe a program"),
         (description, changed(format="other"), "net.v1.json does not describe a program .*'other'"),
-        (description, changed(version=99), "format version 99, and this Flambeau reads 2"),
+        (description, changed(version=99), "format version 99, and this Flambeau reads 3"),
         (description, changed(machine="z80"), "was compiled for z80"),
         (description, changed(instructions=["avx4096"]), "for a CPU with avx4096, which this one lacks"),
         (weights, good[weights][:-1], "net.v1.safetensors is not a safetensors file, or is damaged: it is shorter"),

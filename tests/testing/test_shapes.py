@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from flambeau.testing.backends import load_backend
-from flambeau.testing.batch import Batch
+from flambeau.testing.batch import Batch, eager_result
 from flambeau.testing.cases import Call, Case, Sample
 from flambeau.testing.comparing import compare, is_near
 from flambeau.testing.results import PASS
@@ -18,7 +18,7 @@ from flambeau.testing.suites import load_suite
 CASES = load_suite("shapes", ["float32", "float16", "int64"]).cases
 HARD = (
     "attention-eager-2x7-4x32", "attention-sdpa-3x13-3x8", "attention-sdpa-2x15-3x8", "attention-dynamic-eager-2x16",
-    "rows-softmax-17", "conv-strided-7", "chain-0003", "chain-0008",
+    "rows-softmax-17", "conv-strided-7", "chain-0003", "chain-0008", "product-0001", "product-0030",
 )  # fmt: skip
 
 
@@ -73,3 +73,17 @@ def test_a_wrong_program_is_found():
     case = replace(CASES["shapes/rows-softmax-3/float32"], samples=lambda: [sample])
     (result,) = Batch(Wrong()).run([case], ["linalg-on-tensors"])
     assert (result.stage, result.reason) == ("compare", "wrong values")
+
+
+def test_a_program_that_changes_its_argument_changes_a_copy():
+    class Grown(torch.nn.Module):
+        def forward(self, seen: Seen) -> torch.Tensor:
+            seen.tensors.append(torch.ones(2))
+            return torch.cat(seen.tensors)
+
+    class Seen:
+        def __init__(self) -> None:
+            self.tensors = [torch.zeros(2)]
+
+    sample = Sample(Grown(), [Call((Seen(),))])
+    assert [len(eager_result(sample, sample.calls[0])) for _ in range(2)] == [4, 4]

@@ -21,6 +21,7 @@ from flambeau.api import Module
 from flambeau.diagnostics import CompileError
 from flambeau.engines.errors import EngineError
 from flambeau.frontends.fx.compile import export
+from flambeau.frontends.fx.pytrees import register_known_containers
 from flambeau.testing.backends import Backend, compile_cached, invoke
 from flambeau.testing.cases import Call, Case, Sample
 from flambeau.testing.comparing import Mismatch, compare, either, is_near
@@ -120,11 +121,12 @@ class Batch:
             samples = list(case.samples())
             if not samples:
                 raise ValueError("PyTorch has no samples for it")
+            register_known_containers()  # Or a cache is no tree yet, and is passed uncopied to what extends it.
         prepared = []
         for i, sample in enumerate(samples):
             with _failing("eager", i, sample), _timed(timings, "eager"):
                 self.tell([case.id], "", "eager")
-                expected = [_eager(sample, call) for call in sample.calls]
+                expected = [eager_result(sample, call) for call in sample.calls]
             with _failing("export", i, sample), _timed(timings, "export"):
                 self.tell([case.id], "", "export")
                 first = _copied(sample.calls[0])
@@ -269,7 +271,7 @@ def _at_other_sizes(sample: Sample, program: torch.export.ExportedProgram) -> li
         if other is None or not _is_within_guards(exported, other):
             continue
         try:
-            answer = _eager(sample, other)
+            answer = eager_result(sample, other)
         except Exception:  # not every op takes every size: a kernel may become larger than its image
             continue
         sample.calls.append(other)
@@ -289,16 +291,19 @@ def _is_within_guards(exported: Any, call: Call) -> bool:
     return True
 
 
-def _eager(sample: Sample, call: Call) -> Any:
+def eager_result(sample: Sample, call: Call) -> Any:
+    """What PyTorch gives for a call, which stays as it is."""
     passed = _copied(call)
     return sample.module(*passed.args, **passed.kwargs)
 
 
 def _copied(call: Call) -> Call:
-    """The call with tensors of its own, since a program may write to its arguments."""
-    args, kwargs = tree_map(
-        lambda x: x.detach().clone() if isinstance(x, torch.Tensor) else x, (call.args, dict(call.kwargs))
-    )
+    """The call with tensors and objects of its own, since a program may write to its arguments."""
+
+    def copied(x: Any) -> Any:
+        return x.detach().clone() if isinstance(x, torch.Tensor) else deepcopy(x)
+
+    args, kwargs = tree_map(copied, (call.args, dict(call.kwargs)))
     return Call(args, kwargs)
 
 

@@ -23,8 +23,8 @@ from flambeau.ir.dtypes import BY_NAME
 from flambeau.ir.module import Signature
 
 FORMAT = "flambeau-iree"
-FORMAT_VERSION = 2
-"""Artefacts of version 1 are refused: IREE's data tiling, as it was used then, made some of them wrong."""
+FORMAT_VERSION = 3
+"""Artefacts of earlier versions are refused: IREE's data tiling, as it was used then, made some of them wrong."""
 
 
 class IreeExecutable(ProgramExecutable):

@@ -1,9 +1,10 @@
 """Products that are summed over several dims, so that they are not taken for a contraction.
 
-IREE 3.13 makes one `vector.contract` of a product and its sum. Where an operand of the product is repeated along one of
-several dims that are summed, and all of it fits one vector, that op is invalid and the program does not compile:
-`(x * w).sum()` with a row `w` is such a program. The product of the opposite of one operand, negated, is the same to
-the bit and is not recognised; LLVM takes the signs away again.
+WORKAROUND(iree==3.13): the compiler makes one `vector.contract` of a product and its sum. Where an operand of the
+product is repeated along one of several dims that are summed, and all of it fits one vector, that op is invalid and the
+program does not compile: `(x * w).sum()` with a row `w` is such a program. The product of the opposite of one operand,
+negated, is the same to the bit and is not recognised; LLVM takes the signs away again. It can go when
+`test_a_product_with_a_row_that_is_summed_over_two_dims` in tests/engines/test_iree_bugs.py passes.
 """
 
 from __future__ import annotations

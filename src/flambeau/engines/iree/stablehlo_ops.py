@@ -24,7 +24,7 @@ def _is_taken_over(op: Operation) -> bool:
         shapes = [shape_of(v) for v in (*op.operands, op.results[0])]
         return any(None in s for s in shapes) and set(op.properties["slice_sizes"].get_values()) <= {1}  # type: ignore[attr-defined]
     if op.name == "stablehlo.concatenate":
-        # Of parts that are computed: IREE puts them on the stack, whatever their size.
+        # IREE puts parts that are computed on the stack, whatever their size.
         return any(None in shape_of(v) for v in op.operands)
     return op.name in NAMES
 

@@ -1,7 +1,9 @@
 """Tensors that are made of one truth value, filled instead.
 
-IREE 3.13 computes an elementwise op of `tensor.from_elements %truth : tensor<i1>` on that value alone, and then makes
-the tensor of its type instead of the result's: the program does not compile. It does not do so with `linalg.fill`.
+WORKAROUND(iree==3.13): the compiler computes an elementwise op of `tensor.from_elements %truth : tensor<i1>` on that
+value alone, and then makes the tensor of its type instead of the result's: the program does not compile. It does not do
+so with `linalg.fill`. It can go when `test_a_tensor_that_is_made_of_a_truth_value` in tests/engines/test_iree_bugs.py
+passes.
 """
 
 from __future__ import annotations

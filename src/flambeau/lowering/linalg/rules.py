@@ -55,23 +55,28 @@ def apply_pointwise(
     elif inputs == "common":
         wanted = promote_operands([_operand(a) for a in args if _is_number(a)])
 
-    # Numbers are compared as 16-bit floats too; in arithmetic they are as wide as what is computed with.
-    is_compared = inputs == "common" and wanted is not None and wanted.compute is not wanted
+    # Operands meet in one dtype and are computed with in another. Of 16-bit floats it shows: all that is compared is
+    # rounded to them, numbers too; in arithmetic only tensors of integers are.
+    is_narrow = wanted is not None and wanted.compute is not wanted
+    is_compared = is_narrow and inputs == "common"
+
+    def met(element: Element, is_rounded: bool) -> Element:
+        if wanted is None:
+            return element
+        return (element.to(wanted) if is_rounded else element).to(wanted.compute)
 
     def at_element(*elements: Element) -> Any:
         remaining = iter(elements)
         converted: list[Any] = []
         for argument in args:
             if isinstance(argument, Tensor):
-                element = next(remaining)
-                if wanted is not None and (is_compared or (argument.dtype.is_integral and argument.rank)):
-                    element = element.to(wanted)  # Operands meet in this dtype, which may round them.
-                converted.append(element if wanted is None else element.to(wanted.compute))
-            elif wanted is not None and is_compared and wanted.is_float and _is_number(argument):
-                number = b.scalar(argument) if isinstance(argument, SSAValue) else b.element(argument, wanted)
-                converted.append(number.to(wanted).to(wanted.compute))
+                is_rounded = is_compared or (is_narrow and argument.dtype.is_integral and argument.rank > 0)
+                converted.append(met(next(remaining), is_rounded))
             elif isinstance(argument, SSAValue):
-                converted.append(b.scalar(argument))
+                number = b.scalar(argument)
+                converted.append(met(number, True) if is_compared else number)
+            elif is_compared and wanted is not None and _is_number(argument):
+                converted.append(met(b.element(argument, wanted), True))
             else:
                 converted.append(argument)
         return body(*converted)

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from flambeau.testing.cases import Call, Case, Sample, Suite, as_module
+from flambeau.testing.suites import contractions
 
 SMALL = tuple(range(1, 18))
 AROUND = (31, 32, 33, 63, 64, 65, 127, 128, 129)
@@ -57,6 +58,8 @@ def _blocks(dtype: torch.dtype) -> Iterable[Named]:
         yield f"chain-dynamic-{seed:04}", "chain", partial(_dynamic_chain, seed, dtype)
     for seed in range(FOLDS):
         yield f"fold-{seed:04}", "fold", partial(_fold, seed, dtype)
+    for seed in range(contractions.COUNT):
+        yield f"product-{seed:04}", "product", partial(contractions.contraction, seed, dtype)
 
 
 # --- Attention ---
