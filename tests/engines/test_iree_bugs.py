@@ -217,6 +217,24 @@ def test_a_row_of_unknown_width_is_cut_to_its_size():
     assert y == 5
 
 
+SLICE_GATHER = b"""
+func.func @main(%x: tensor<2x2x2xf32>, %at: tensor<1x7xi32>) -> tensor<1x7x2xf32> {
+  %start = tosa.const_shape {values = dense<[0, 0, 1]> : tensor<3xindex>} : () -> !tosa.shape<3>
+  %size = tosa.const_shape {values = dense<[2, 2, 1]> : tensor<3xindex>} : () -> !tosa.shape<3>
+  %shape = tosa.const_shape {values = dense<[1, 2, 2]> : tensor<3xindex>} : () -> !tosa.shape<3>
+  %0 = tosa.slice %x, %start, %size : (tensor<2x2x2xf32>, !tosa.shape<3>, !tosa.shape<3>) -> tensor<2x2x1xf32>
+  %1 = tosa.reshape %0, %shape : (tensor<2x2x1xf32>, !tosa.shape<3>) -> tensor<1x2x2xf32>
+  %2 = tosa.gather %1, %at : (tensor<1x2x2xf32>, tensor<1x7xi32>) -> tensor<1x7x2xf32>
+  return %2 : tensor<1x7x2xf32>
+}
+"""
+
+
+@pytest.mark.xfail(raises=EngineError, reason="a place that is not translated (engines/iree/gathers.py)")
+def test_a_gather_from_a_slice():
+    compile_mlir(SLICE_GATHER, profile="quick", use_cache=False)
+
+
 DILATED_GROUPS = b"""
 func.func @main(%x: tensor<1x4x5xf32>, %w: tensor<2x2x2xf32>) -> tensor<1x2x3xf32> {
   %y = stablehlo.convolution(%x, %w) dim_numbers = [b, f, 0]x[o, i, 0]->[b, f, 0], window = {rhs_dilate = [2]}

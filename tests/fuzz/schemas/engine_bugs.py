@@ -45,13 +45,6 @@ BUGS: tuple[EngineBug, ...] = (
         "torch.ops.aten.avg_pool2d(torch.zeros((1, 2, 6, 4)), [3, 1]), batch and channels left to the run time",
         ("tosa",),
     ),
-    EngineBug(
-        "IREE 3.13 makes invalid LLVM of a slice along the last dim that is gathered from along another",
-        r"torch\.ops\.aten\._?upsample_nearest",
-        r"failed to translate the MLIR LLVM dialect",
-        "torch.ops.aten._upsample_nearest_exact2d(torch.zeros((2, 1, 2, 2)), [7, 1])",
-        ("tosa",),
-    ),
 )
 
 

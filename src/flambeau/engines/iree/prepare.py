@@ -6,6 +6,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from flambeau.engines.iree.complex_constants import has_wide_constants, wide_constants_to_pairs
 from flambeau.engines.iree.constants import constants_to_tensors, has_reduced_constants
+from flambeau.engines.iree.gathers import has_gathers_from_slices, set_slices_apart
 from flambeau.engines.iree.grouped_convolutions import has_dilated_groups, split_dilated_groups
 from flambeau.engines.iree.growing import is_growing_loop
 from flambeau.engines.iree.guards import check_sizes_first, has_late_guards
@@ -31,6 +32,7 @@ _REWRITES = (
     (has_summed_products, negate_summed_products),
     (has_open_rows, rows_to_columns),
     (has_open_sizes, open_sizes_to_loops),
+    (has_gathers_from_slices, set_slices_apart),
     (has_truth_values, fill_truth_values),
     (has_late_guards, check_sizes_first),
 )
