@@ -76,7 +76,7 @@ def test_getting_worse_exits_with_1(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("example", ["backend.py", "remote_backend.py"])
 def test_the_examples_reach_a_level(example: str, tmp_path: Path) -> None:
-    options = ("--backend", EXAMPLES / example, "--suite", "ops", "--level", "core", "--every", "12")
+    options = ("--backend", EXAMPLES / example, "--suite", "ops", "--level", "core", "--every", "30")
     done = cts(*options, "--dtype", "f32,bool")
     assert done.exit_code == 0, done.output
     assert "level core on linalg-on-tensors: reached" in done.output
@@ -160,12 +160,10 @@ def test_a_suite_of_torch_mlir_runs_as_it_is(tmp_path: Path) -> None:
 
 
 SAMPLES = [
-    ("ops", "f32", 40),
-    ("ops", "i64,bool,bf16", 120),
-    ("ops", "f16,c64", 120),
-    ("edge", "f32,i32,f16", 60),
-    ("dynamic", "f32", 90),
-    ("models", "f32", 80),
+    ("ops", "f32,i64,bool,bf16,f16,c64", 120),
+    ("edge", "f32,i32,f16", 90),
+    ("dynamic", "f32", 110),
+    ("models", "f32", 100),
 ]
 """Suites, dtypes, and of how many cases one is run."""
 

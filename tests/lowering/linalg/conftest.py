@@ -9,7 +9,7 @@ import support
 from lowering.linalg.expected_failures import LINALG_ONLY, expected_failure
 
 TARGETS = ("linalg-on-tensors", "stablehlo", "tosa")
-ONE_OF = 4
+ONE_OF = 6
 """Of the tests for other targets, one of so many runs without --all-targets."""
 
 
