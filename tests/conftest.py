@@ -27,6 +27,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if item not in large]
 
 
+@pytest.fixture
+def _fast_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """IREE verifies its IR after each of its passes, a quarter of the time; here the results are compared instead."""
+    monkeypatch.setenv("FLAMBEAU_IREE_FLAGS", "--verify=false")
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Tests neither find nor leave anything in the user's cache."""

@@ -98,3 +98,9 @@ def test_cache_is_bounded_and_survives_damage(tmp_path: Path) -> None:
         assert cache.get("k4") is None
     (tmp_path / "file").write_bytes(b"")
     ArtefactCache(tmp_path / "file").put("k", b"x", {})
+
+
+def test_flags_from_the_environment_are_passed_on(monkeypatch: pytest.MonkeyPatch, sin_text: bytes) -> None:
+    monkeypatch.setenv("FLAMBEAU_IREE_FLAGS", "--verify=false --no-such-flag='a b'")
+    with pytest.raises(EngineError, match=r"--no-such-flag=a b"):
+        compile_mlir(sin_text, profile="quick")

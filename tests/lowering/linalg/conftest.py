@@ -9,7 +9,7 @@ import support
 from lowering.linalg.expected_failures import LINALG_ONLY, expected_failure
 
 TARGETS = ("linalg-on-tensors", "stablehlo", "tosa")
-ONE_OF = 6
+ONE_OF = 10
 """Of the tests for other targets, one of so many runs without --all-targets."""
 
 
@@ -27,7 +27,7 @@ def _is_chosen(metafunc: pytest.Metafunc, name: str, target: str) -> bool:
 
 
 @pytest.fixture(autouse=True)
-def target(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+def target(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, _fast_compiler: None) -> str:
     """What `check` lowers to."""
     name: str = request.param
     reason = expected_failure(name, request.node.nodeid)

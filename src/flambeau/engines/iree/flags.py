@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import platform
 import re
 import shlex
@@ -43,10 +44,13 @@ FALLBACK = {"model": "host"}
 
 
 def profile_flags(profile: str) -> tuple[str, ...]:
-    """All flags of a profile: `model` for speed, `quick` for short compile times, `host` for neither."""
+    """All flags of a profile: `model` for speed, `quick` for short compile times, `host` for neither.
+
+    `FLAMBEAU_IREE_FLAGS` in the environment adds to them, in a shell's notation.
+    """
     if profile not in _PROFILES:
         raise ValueError(f"there is no profile {profile!r}; known profiles: {', '.join(_PROFILES)}")
-    return (*_HOST, *_linker_flags(), *_PROFILES[profile])
+    return (*_HOST, *_linker_flags(), *_PROFILES[profile], *shlex.split(os.environ.get("FLAMBEAU_IREE_FLAGS", "")))
 
 
 def _linker_flags() -> tuple[str, ...]:
