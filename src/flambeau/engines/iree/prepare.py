@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from xdsl.dialects.builtin import ModuleOp
 
+from flambeau.engines.iree.checks import checks_to_assertions, has_checks
 from flambeau.engines.iree.complex_constants import has_wide_constants, wide_constants_to_pairs
 from flambeau.engines.iree.constants import constants_to_tensors, has_reduced_constants
 from flambeau.engines.iree.gathers import has_gathers_from_slices, set_slices_apart
@@ -24,6 +25,7 @@ from flambeau.engines.iree.tosa_ops import has_open_sizes, open_sizes_to_loops
 from flambeau.engines.iree.truth_values import fill_truth_values, has_truth_values
 
 _REWRITES = (
+    (has_checks, checks_to_assertions),
     (has_dynamic_ops, replace_dynamic_ops),
     (has_scatters, protect_scatters),
     (has_wide_constants, wide_constants_to_pairs),

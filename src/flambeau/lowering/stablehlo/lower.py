@@ -11,6 +11,7 @@ from flambeau.lowering.conversion import Lowering
 from flambeau.lowering.linalg.lower import rules as linalg_rules
 from flambeau.lowering.stablehlo.builder import StablehloBuilder
 from flambeau.lowering.stablehlo.rules import CANNOT, STABLEHLO_RULES
+from flambeau.lowering.stablehlo.scalars import scalars_to_tensors
 from flambeau.lowering.whole.rules import layered, refusals
 from flambeau.passes.dead_code import eliminate_dead_code
 
@@ -33,4 +34,4 @@ def lower_to_stablehlo(module: ModuleOp, keep: Collection[str] = ()) -> ModuleOp
         lowering: Lowering = CompositeLowering(stage, table, StablehloBuilder, keep)
     else:
         lowering = Lowering(stage, table, StablehloBuilder)
-    return eliminate_dead_code(lowering.convert_module(module))
+    return scalars_to_tensors(eliminate_dead_code(lowering.convert_module(module)))
