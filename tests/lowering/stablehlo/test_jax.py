@@ -13,7 +13,6 @@ from torch.nn import functional as F
 from torch.utils import _pytree as pytree
 
 import flambeau
-from flambeau.lowering.stablehlo.builder import StablehloBuilder
 
 jax = pytest.importorskip("jax")
 
@@ -98,12 +97,6 @@ def ordered(x: Tensor) -> list[Any]:
 
 def branch(x: Tensor) -> Tensor:
     return torch.where(x > 0, x.pow(2), x.exp()).clamp(-1, 1).to(torch.int64) // 2
-
-
-@pytest.fixture(autouse=True)
-def _without_guards(monkeypatch: pytest.MonkeyPatch) -> None:
-    """XLA has no assertions: a program for it does without the checks of indices and divisors."""
-    monkeypatch.setattr(StablehloBuilder, "content_guards", False)
 
 
 BATCH = torch.export.Dim("batch")

@@ -32,10 +32,10 @@ BEFORE: dict[str, Step] = {
 AFTER: dict[str, Step] = {
     "as it is": lambda x: x,
     "sum of exp": lambda x: x.tanh().exp().sum(-1),
-    "sum of all": lambda x: (x.tanh() + 1).sum(),
+    "sum of all": lambda x: (x.tanh() + 2).sum(),
     "softmax": lambda x: x.softmax(-1),
     "softmax of all": lambda x: x.flatten().log_softmax(0),
-    "first dim": lambda x: (x.tanh() + 1).sum(0),
+    "first dim": lambda x: (x.tanh() + 2).sum(0),
     "layer norm": lambda x: F.layer_norm(x, x.shape[-1:], eps=0.1),  # of one element it is rounding and nothing else
     "largest": lambda x: (x.abs() * -1).amax(-1),
     "running sum": lambda x: x.tanh().cumsum(-1),
