@@ -235,6 +235,43 @@ def test_a_gather_from_a_slice():
     compile_mlir(SLICE_GATHER, profile="quick", use_cache=False)
 
 
+ARGUMENT_WRITE = b"""
+func.func @main(%x: tensor<4x16xf32>, %s: tensor<4x3xf32>) -> tensor<4x16xf32> {
+  %y = tensor.insert_slice %s into %x[0, 2] [4, 3] [1, 1] : tensor<4x3xf32> into tensor<4x16xf32>
+  return %y : tensor<4x16xf32>
+}
+"""
+
+
+@pytest.mark.xfail(reason="the buffer of the caller is written (engines/iree/slice_writes.py)")
+def test_a_slice_that_is_written_into_an_argument():
+    memory = np.ones(64 + 16, np.float32)
+    offset = -memory.ctypes.data // 4 % 16  # What is aligned is not copied.
+    x = memory[offset : offset + 64].reshape(4, 16)
+    program = Program(compile_mlir(ARGUMENT_WRITE, profile="quick").vmfb, {}, "local-sync")
+    program.call("main", [x, np.zeros((4, 3), np.float32)], [TensorSpec((4, 16), dtypes.float32)])
+    assert x.min() == 1
+
+
+SELF_WRITE = b"""
+func.func @main(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
+  %0 = tensor.extract_slice %x[0, 0] [4, 6] [1, 1] : tensor<4x8xf32> to tensor<4x6xf32>
+  %1 = tensor.insert_slice %0 into %x[0, 2] [4, 6] [1, 1] : tensor<4x6xf32> into tensor<4x8xf32>
+  return %1 : tensor<4x8xf32>
+}
+"""
+
+
+@pytest.mark.xfail(reason="memory is copied onto itself (engines/iree/slice_writes.py)")
+def test_a_slice_that_is_written_into_its_own_tensor():
+    x = np.arange(32, dtype=np.float32).reshape(4, 8)
+    expected = x.copy()
+    expected[:, 2:] = x[:, :6]
+    program = Program(compile_mlir(SELF_WRITE, profile="quick").vmfb, {}, "local-sync")
+    (y,) = program.call("main", [x], [TensorSpec((4, 8), dtypes.float32)])
+    assert np.array_equal(y, expected)
+
+
 DILATED_GROUPS = b"""
 func.func @main(%x: tensor<1x4x5xf32>, %w: tensor<2x2x2xf32>) -> tensor<1x2x3xf32> {
   %y = stablehlo.convolution(%x, %w) dim_numbers = [b, f, 0]x[o, i, 0]->[b, f, 0], window = {rhs_dilate = [2]}

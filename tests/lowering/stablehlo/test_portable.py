@@ -96,3 +96,17 @@ def test_a_check_is_a_composite_that_does_nothing_where_nobody_knows_it() -> Non
     assert 'message = "index out of range"' in text
     with pytest.raises(RunError, match="index out of range"):
         flambeau.load(module, profile="quick")(torch.randn(5), torch.tensor([1, 7]))
+
+
+def test_a_cache_write_at_a_position_of_the_run_time_is_an_update() -> None:
+    def write(cache: torch.Tensor, row: torch.Tensor, position: torch.Tensor) -> torch.Tensor:
+        at = position.item()
+        torch._check(at >= 0)
+        torch._check(at < 16)
+        return torch.slice_scatter(cache, row, 1, at, at + 1)
+
+    args = (torch.zeros(2, 16, 4), torch.ones(2, 1, 4), torch.tensor(3))
+    module = flambeau.compile(write, args, output_type="stablehlo")
+    assert not foreign(module)
+    assert "stablehlo.dynamic_update_slice" in str(module)
+    torch.testing.assert_close(flambeau.load(module, profile="quick")(*args), write(*args))

@@ -15,6 +15,7 @@ from flambeau.engines.iree.loops import is_loop_on_tensors, with_branches
 from flambeau.engines.iree.products import has_summed_products, negate_summed_products
 from flambeau.engines.iree.registers import passes_narrow_numbers, widen_arguments
 from flambeau.engines.iree.rows import has_open_rows, rows_to_columns
+from flambeau.engines.iree.slice_writes import has_slice_writes, slice_writes_to_choices
 from flambeau.engines.iree.stablehlo_ops import (
     has_dynamic_ops,
     has_scatters,
@@ -27,6 +28,7 @@ from flambeau.engines.iree.truth_values import fill_truth_values, has_truth_valu
 _REWRITES = (
     (has_checks, checks_to_assertions),
     (has_dynamic_ops, replace_dynamic_ops),
+    (has_slice_writes, slice_writes_to_choices),
     (has_scatters, protect_scatters),
     (has_wide_constants, wide_constants_to_pairs),
     (has_reduced_constants, constants_to_tensors),

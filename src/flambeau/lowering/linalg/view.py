@@ -519,39 +519,10 @@ def view_as_complex(b: LinalgBuilder, x: Tensor) -> Tensor:
 # --- Writing into a copy ---
 
 
-def _replace(b: LinalgBuilder, x: Tensor, src: Tensor, at: int, start: Size, length: Size, step: int) -> Tensor:
-    """`x` with the slices `start`, `start + step`, ... of a dimension taken from `src`.
-
-    The source is padded to the size of `x`, and one loop chooses. `tensor.insert_slice` would say it shorter, but
-    IREE 3.13 then writes into the caller's own buffer when `x` is an argument, and copies overlapping memory when
-    `src` is a part of `x`.
-    """
-    if isinstance(length, int) and length == 0:
-        return x
-    size = b.size(x, at)
-    placed = b.to(src, x.dtype)
-    covered = length
-    if step != 1:
-        # Spread the slices `step` apart; what lies beyond the end is cut off.
-        low: list[Size] = [0] * (x.rank + 1)
-        high: list[Size] = [step - 1 if i == at + 1 else 0 for i in range(x.rank + 1)]
-        sizes = b.sizes(placed)
-        covered = b.minimum(b.mul(length, step), b.sub(size, start))
-        spread = b.pad(b.unsqueeze(placed, at + 1), low, high, 0)
-        spread = b.reshape(spread, [*sizes[:at], b.mul(length, step), *sizes[at + 1 :]])
-        placed = _slice(b, spread, at, 0, covered)
-    before: list[Size] = [start if i == at else 0 for i in range(x.rank)]
-    after: list[Size] = [b.sub(b.sub(size, start), covered) if i == at else 0 for i in range(x.rank)]
-    placed = b.pad(placed, before, after, 0)
-
-    def choose(position: Sequence[SSAValue], old: Any, new: Any) -> Any:
-        offset = b.scalar(position[at]) - b.scalar(b.index(start))
-        inside = (offset >= 0) & (offset < b.scalar(b.index(covered)))
-        if step != 1:
-            inside = inside & (offset.fmod(step) == 0)
-        return inside.select(new, old)
-
-    return b.map_indexed([x, placed], b.sizes(x), x.dtype, choose)
+def _replace(b: LinalgBuilder, x: Tensor, src: Tensor, at: int, start: Size, step: int) -> Tensor:
+    """`x` with the slices `start`, `start + step`, ... of a dimension taken from `src`."""
+    starts: list[Size] = [start if i == at else 0 for i in range(x.rank)]
+    return b.insert_slice(b.to(src, x.dtype), x, starts, [step if i == at else 1 for i in range(x.rank)])
 
 
 def _require_sizes(b: LinalgBuilder, src: Tensor, sizes: Sequence[Size]) -> None:
@@ -569,7 +540,7 @@ def slice_scatter(b: LinalgBuilder, x: Tensor, src: Tensor, dim: int, start: Any
         return b.to(src, x.dtype)
     sizes[at] = length
     _require_sizes(b, src, sizes)
-    return _replace(b, x, src, at, first, length, step)
+    return _replace(b, x, src, at, first, step)
 
 
 @linalg_rule("aten.select_scatter")
@@ -577,7 +548,7 @@ def select_scatter(b: LinalgBuilder, x: Tensor, src: Tensor, dim: int, position:
     at = b.dim(dim, x.rank)
     sizes = b.sizes(x)
     _require_sizes(b, src, [*sizes[:at], *sizes[at + 1 :]])
-    return _replace(b, x, b.unsqueeze(src, at), at, _index_within(b, position, sizes[at]), 1, 1)
+    return _replace(b, x, b.unsqueeze(src, at), at, _index_within(b, position, sizes[at]), 1)
 
 
 @linalg_rule("aten.diagonal_scatter")

@@ -194,6 +194,16 @@ class StablehloBuilder(WholeBuilder):
         amounts = [self.shape_operand(g) for g in (low, high, zeros)]
         return self.make("dynamic_pad", (x.value, start, *amounts), type_)
 
+    def insert_slice(self, source: Tensor, into: Tensor, starts: Sequence[Size], steps: Sequence[Size]) -> Tensor:
+        """`dynamic_update_slice`, where the shapes are known and the slice has no gaps."""
+        if None in (*source.shape, *into.shape) or 0 in source.shape or any(s != 1 for s in steps):
+            return super().insert_slice(source, into, starts, steps)
+        at = [
+            self.splat(s, dtypes.int64, []) if isinstance(s, int) else self.from_scalar(s, dtypes.int64) for s in starts
+        ]
+        value = self.make("dynamic_update_slice", (into.value, source.value, *at), into.value.type)
+        return Tensor(value, into.dtype, into._sizes)
+
     def concatenated(self, values: Sequence[SSAValue], dim: int, type_: Attribute) -> SSAValue:
         full = [v for v in values if shape_of(v)[dim] != 0] or values[:1]
         if len(full) == 1:

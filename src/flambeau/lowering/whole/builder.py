@@ -483,15 +483,11 @@ class WholeBuilder(LinalgBuilder):
 
     def insert_slice(self, source: Tensor, into: Tensor, starts: Sequence[Size], steps: Sequence[Size]) -> Tensor:
         """The source padded to the whole, chosen where it is."""
-        sizes, whole = self.sizes(source), self.sizes(into)
-        if any(isinstance(s, int) and s == 0 for s in sizes):
+        from flambeau.lowering.slices import chosen_slice
+
+        if any(isinstance(s, int) and s == 0 for s in self.sizes(source)):
             return into
-        if any(s != 1 for s in steps):
-            raise Unsupported("a slice with steps to be written")
-        high = [self.sub(self.sub(w, a), s) for w, a, s in zip(whole, starts, sizes, strict=True)]
-        placed = self.pad(source, starts, high, 0)
-        inside = self.pad(self.full(sizes, True, dtypes.bool_), starts, high, False)
-        return self.elementwise([inside, placed, into], lambda m, new, old: m.select(new, old), into.dtype, whole)
+        return chosen_slice(self, source, into, starts, steps)
 
     def pad(self, x: Tensor, low: Sequence[Size], high: Sequence[Size], value: Any) -> Tensor:
         if all(isinstance(p, int) and p == 0 for p in (*low, *high)):
