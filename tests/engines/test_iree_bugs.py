@@ -272,6 +272,50 @@ def test_a_slice_that_is_written_into_its_own_tensor():
     assert np.array_equal(y, expected)
 
 
+EMPTY_PRODUCT = b"""
+func.func @main(%x: tensor<2x0xf32>, %y: tensor<0x3xf32>) -> tensor<2x3xf32> {
+  %zero = arith.constant 0.0 : f32
+  %empty = tensor.empty() : tensor<2x3xf32>
+  %init = linalg.fill ins(%zero : f32) outs(%empty : tensor<2x3xf32>) -> tensor<2x3xf32>
+  %0 = linalg.matmul ins(%x, %y : tensor<2x0xf32>, tensor<0x3xf32>) outs(%init : tensor<2x3xf32>) -> tensor<2x3xf32>
+  return %0 : tensor<2x3xf32>
+}
+"""
+
+
+@pytest.mark.xfail(raises=EngineError, reason="a division by zero (engines/iree/empty_products.py)")
+def test_a_product_over_an_empty_dim():
+    compile_mlir(EMPTY_PRODUCT, profile="quick", use_cache=False)
+
+
+COMPLEX_PAD = b"""
+func.func @main(%x: tensor<2xcomplex<f32>>) -> tensor<4xcomplex<f32>> {
+  %zero = stablehlo.constant dense<(0.0, 0.0)> : tensor<complex<f32>>
+  %0 = stablehlo.pad %x, %zero, low = [1], high = [1], interior = [0]
+      : (tensor<2xcomplex<f32>>, tensor<complex<f32>>) -> tensor<4xcomplex<f32>>
+  return %0 : tensor<4xcomplex<f32>>
+}
+"""
+
+
+COMPLEX_TENSOR_PAD = b"""
+func.func @main(%x: tensor<2xcomplex<f32>>) -> tensor<4xcomplex<f32>> {
+  %zero = complex.constant [0.0 : f32, 0.0 : f32] : complex<f32>
+  %0 = tensor.pad %x low[1] high[1] {
+  ^bb0(%i: index):
+    tensor.yield %zero : complex<f32>
+  } : tensor<2xcomplex<f32>> to tensor<4xcomplex<f32>>
+  return %0 : tensor<4xcomplex<f32>>
+}
+"""
+
+
+@pytest.mark.xfail(raises=EngineError, reason="a crash (engines/iree/complex_pads.py)")
+@pytest.mark.parametrize("text", [COMPLEX_PAD, COMPLEX_TENSOR_PAD], ids=["stablehlo", "tensor"])
+def test_a_pad_with_a_complex_constant(text: bytes):
+    compile_mlir(text, profile="quick", use_cache=False)
+
+
 DILATED_GROUPS = b"""
 func.func @main(%x: tensor<1x4x5xf32>, %w: tensor<2x2x2xf32>) -> tensor<1x2x3xf32> {
   %y = stablehlo.convolution(%x, %w) dim_numbers = [b, f, 0]x[o, i, 0]->[b, f, 0], window = {rhs_dilate = [2]}

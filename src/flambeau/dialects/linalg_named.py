@@ -126,7 +126,7 @@ _IMPLIED: dict[str, dict[str, Attribute]] = {
 
 
 def implied_properties(name: str) -> dict[str, Attribute]:
-    """Properties that the pretty form leaves out but the generic form must have: IREE crashes without them."""
+    """Properties that the pretty form leaves out but the generic form must have."""
     return _IMPLIED.get(name, {})
 
 

@@ -6,7 +6,9 @@ from xdsl.dialects.builtin import ModuleOp
 
 from flambeau.engines.iree.checks import checks_to_assertions, has_checks
 from flambeau.engines.iree.complex_constants import has_wide_constants, wide_constants_to_pairs
+from flambeau.engines.iree.complex_pads import complex_pads_to_pairs, has_complex_pads
 from flambeau.engines.iree.constants import constants_to_tensors, has_reduced_constants
+from flambeau.engines.iree.empty_products import empty_products_to_zeros, has_empty_products
 from flambeau.engines.iree.gathers import has_gathers_from_slices, set_slices_apart
 from flambeau.engines.iree.grouped_convolutions import has_dilated_groups, split_dilated_groups
 from flambeau.engines.iree.growing import is_growing_loop
@@ -30,11 +32,13 @@ _REWRITES = (
     (has_dynamic_ops, replace_dynamic_ops),
     (has_slice_writes, slice_writes_to_choices),
     (has_scatters, protect_scatters),
+    (has_complex_pads, complex_pads_to_pairs),
     (has_wide_constants, wide_constants_to_pairs),
     (has_reduced_constants, constants_to_tensors),
     (has_dilated_groups, split_dilated_groups),
     (has_summed_products, negate_summed_products),
     (has_open_rows, rows_to_columns),
+    (has_empty_products, empty_products_to_zeros),
     (has_open_sizes, open_sizes_to_loops),
     (has_gathers_from_slices, set_slices_apart),
     (has_truth_values, fill_truth_values),

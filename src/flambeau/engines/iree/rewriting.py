@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
+from xdsl.dialects.builtin import DenseArrayBase
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from flambeau.dialects import stablehlo
 from flambeau.ir import dtypes
 from flambeau.ir.dtypes import DType
+from flambeau.lowering.builder import Size
 from flambeau.lowering.linalg.builder import LinalgBuilder
 
 
@@ -23,6 +26,12 @@ def builder_before(op: Operation) -> LinalgBuilder:
 def dtype_of(value: SSAValue) -> DType:
     element = value.type.element_type  # type: ignore[attr-defined]
     return dtypes.BY_BUILTIN[element]
+
+
+def mixed(static: DenseArrayBase[Any], dynamic: Sequence[SSAValue]) -> list[Size]:
+    """Numbers of which an attribute has those that are known, and operands the others, in their order."""
+    following = iter(dynamic)
+    return [n if n >= 0 else next(following) for n in static.get_values()]
 
 
 def stablehlo_before(

@@ -9,13 +9,12 @@ tests/engines/test_iree_bugs.py pass.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from xdsl.dialects import arith, func, tensor
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 
-from flambeau.engines.iree.rewriting import builder_before, dtype_of
+from flambeau.engines.iree.rewriting import builder_before, dtype_of, mixed
 from flambeau.ir.builder import erase
 from flambeau.lowering.builder import INDEX, Size, Tensor
 from flambeau.lowering.linalg.builder import LinalgBuilder
@@ -75,7 +74,7 @@ def _parts(op: Operation, b: LinalgBuilder) -> tuple[Tensor, Tensor, Sequence[Si
         starts = [_start(b, v, room) for v, room in zip(at, rooms, strict=True)]
         return new, old, starts, [1] * len(starts)
     assert isinstance(op, tensor.InsertSliceOp)
-    given = _mixed(op.static_offsets, op.offsets), _mixed(op.static_strides, op.strides)
+    given = mixed(op.static_offsets, op.offsets), mixed(op.static_strides, op.strides)
     return _tensor(op.source), _tensor(op.dest), *given
 
 
@@ -91,11 +90,6 @@ def _number(value: SSAValue) -> int | None:
     owner = value.owner
     attr = owner.properties.get("value") if isinstance(owner, Operation) and owner.name == _CONSTANT else None
     return int(attr.get_values()[0]) if isinstance(attr, DenseIntOrFPElementsAttr) else None
-
-
-def _mixed(static: Any, dynamic: Sequence[SSAValue]) -> list[Size]:
-    following = iter(dynamic)
-    return [n if n >= 0 else next(following) for n in static.get_values()]
 
 
 def _tensor(value: SSAValue) -> Tensor:

@@ -245,9 +245,6 @@ class LinalgBuilder(ShapeBuilder):
         """A named multiply-and-add; 16-bit floats accumulate in f32, the result is in the accumulator's dtype."""
         dtype = ins[0].dtype.compute
         out = self.filled(sizes, 0, dtype)
-        if any(0 in t.shape for t in ins):
-            # Nothing to add up; IREE divides by zero when it picks tile sizes for such an op.
-            return out
         return self.named(name, ins, out, lambda a, b, c: c + a.to(dtype) * b.to(dtype), properties)
 
     # --- Guards on contents ---
@@ -312,7 +309,7 @@ class LinalgBuilder(ShapeBuilder):
     def number_of(self, x: Tensor, dtype: DType) -> SSAValue:
         """The one element of a tensor as a scalar of another dtype.
 
-        Converted before it is taken out: IREE's virtual machine has no 8- and 16-bit numbers, it reads -56 as 200.
+        Converted as a tensor and then taken out: engines compute with scalars of 32 and 64 bits.
         """
         return self.item(self.to(x, dtype))
 

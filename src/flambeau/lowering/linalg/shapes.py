@@ -200,9 +200,6 @@ class ShapeBuilder(GenericBuilder):
         if all(isinstance(p, int) and p == 0 for p in (*low, *high)):
             return x
         sizes = [self.add(self.add(s, lo), hi) for s, lo, hi in zip(self.sizes(x), low, high, strict=True)]
-        if x.dtype.is_complex:
-            # IREE crashes on a tensor.pad of complex numbers.
-            return self.insert_slice(x, self.full(sizes, value, x.dtype), low, [1] * x.rank)
         type_ = tensor_type(tuple(map(static, sizes)), x.dtype.builtin)
         fill = self.element(value, x.dtype)
         block = Block(arg_types=[INDEX] * x.rank)

@@ -10,7 +10,6 @@ from xdsl.dialects.builtin import (
     DenseIntOrFPElementsAttr,
     IntegerAttr,
     TensorType,
-    i8,
     i64,
 )
 from xdsl.ir import Attribute, Block, Region, SSAValue
@@ -21,7 +20,7 @@ from flambeau.ir import dtypes
 from flambeau.ir.dtypes import DType
 from flambeau.lowering.builder import INDEX, LoweringBuilder, Size, Tensor, i64_array, static, tensor_type, wrap
 from flambeau.lowering.element import Element
-from flambeau.lowering.stablehlo.vocabulary import CONVERSIONS, RULES, SAME, compare, element_of, flipped
+from flambeau.lowering.stablehlo.vocabulary import CONVERSIONS, RULES, SAME, element_of, flipped
 from flambeau.lowering.whole.builder import JOINS, WholeBuilder
 from flambeau.lowering.whole.values import reduction_of, shape_of
 
@@ -106,11 +105,6 @@ class StablehloBuilder(WholeBuilder):
         return self.make("constant", (), type_, {"value": attr})
 
     def from_scalar(self, value: SSAValue, dtype: DType) -> SSAValue:
-        if dtype.is_bool:
-            # IREE 3.13 mixes up the widths of a boolean that is known while it compiles.
-            wide = self.emit(arith.ExtUIOp, (value,), (i8,)).results[0]
-            number = self.emit(tensor.FromElementsOp, (wide,), (tensor_type((), i8),)).results[0]
-            return compare(self, "NE", number, self.like(number, 0))
         if value.type != dtype.builtin:
             value = self.emit(arith.IndexCastOp, (value,), (dtype.builtin,)).results[0]
         return self.emit(tensor.FromElementsOp, (value,), (tensor_type((), dtype.builtin),)).results[0]
@@ -172,15 +166,6 @@ class StablehloBuilder(WholeBuilder):
     def padded(
         self, x: Tensor, low: Sequence[Size], high: Sequence[Size], value: Any, sizes: Sequence[Size]
     ) -> SSAValue:
-        if x.dtype.is_complex:
-            # IREE 3.13 dies of pads of complex numbers.
-            parts = [
-                Tensor(self.on(n, (x.value,), x.dtype.real.builtin), x.dtype.real, x._sizes) for n in ("real", "imag")
-            ]
-            number = complex(value)
-            numbers = (number.real, number.imag)
-            done = [self.padded(p, low, high, n, sizes) for p, n in zip(parts, numbers, strict=True)]
-            return self.on("complex", done, x.dtype.builtin)
         type_ = tensor_type(tuple(map(static, sizes)), element_of(x.value))
         start = self.splat(value, x.dtype, []) if not isinstance(value, SSAValue) else self.from_scalar(value, x.dtype)
         if all(isinstance(p, int) for p in (*low, *high)):

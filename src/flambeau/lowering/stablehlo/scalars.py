@@ -26,6 +26,7 @@ from xdsl.dialects.builtin import (
     i1,
     i64,
 )
+from xdsl.dialects.complex import ConstantOp as ComplexConstantOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from flambeau.dialects import stablehlo
@@ -110,6 +111,9 @@ class _Scalars:
         elif isinstance(op, arith.ConstantOp) and not isinstance(op.result.type, TensorType):
             attr: Any = op.value
             self.numbers[op.result] = attr.value.data
+        elif isinstance(op, ComplexConstantOp):
+            real, imaginary = (part.value.data for part in op.properties["value"].data)  # type: ignore[attr-defined]
+            self.numbers[op.results[0]] = complex(real, imaginary)
         elif len(op.results) == 1 and not isinstance(op.results[0].type, TensorType):
             result, fold = op.results[0], _FOLDS.get(op.name)
             if fold is not None and all(v in self.numbers for v in op.operands):

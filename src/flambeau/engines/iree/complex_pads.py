@@ -1,0 +1,80 @@
+"""Pads of complex numbers, as writes into a filled tensor; in StableHLO the parts are padded each for itself.
+
+WORKAROUND(iree==3.13): the compiler crashes on a pad whose value is a complex constant, and has no op that fills memory
+with elements of 128 bits. It can go when `test_a_pad_with_a_complex_constant` and `test_a_fill_of_complex128` in
+tests/engines/test_iree_bugs.py pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xdsl.dialects.builtin import ComplexType, ModuleOp, TensorType
+from xdsl.dialects.tensor import PadOp
+from xdsl.ir import Operation, SSAValue
+
+from flambeau.engines.iree.rewriting import builder_before, dtype_of, mixed, stablehlo_before
+from flambeau.ir.builder import erase
+from flambeau.lowering.builder import Tensor
+from flambeau.lowering.element import Element
+
+_PADS = frozenset({"stablehlo.pad", "stablehlo.dynamic_pad"})
+
+
+def has_complex_pads(module: ModuleOp) -> bool:
+    """Whether a program pads complex numbers."""
+    return next(_found(module), None) is not None
+
+
+def complex_pads_to_pairs(module: ModuleOp) -> ModuleOp:
+    """Rewrite the module in place."""
+    for op in list(_found(module)):
+        if isinstance(op, PadOp):
+            _write_into_filled(op)
+        else:
+            _pad_parts(op)
+    return module
+
+
+def _found(module: ModuleOp) -> Iterator[Operation]:
+    for op in module.walk():
+        if isinstance(op, PadOp):
+            if isinstance(_value(op).type, ComplexType):
+                yield op
+        elif op.name in _PADS and isinstance(op.operands[0].type.element_type, ComplexType):  # type: ignore[attr-defined]
+            yield op
+
+
+def _value(op: PadOp) -> SSAValue:
+    """What a pad fills with."""
+    last = op.regions[0].block.last_op
+    assert last is not None
+    return last.operands[0]
+
+
+def _write_into_filled(op: PadOp) -> None:
+    b, dtype = builder_before(op), dtype_of(op.result)
+    x = Tensor(op.source, dtype)
+    low, high = mixed(op.static_low, op.low), mixed(op.static_high, op.high)
+    sizes = [b.add(b.add(n, lo), hi) for n, lo, hi in zip(b.sizes(x), low, high, strict=True)]
+    filled = b.filled(sizes, Element(b, _value(op), dtype), dtype)
+    op.result.replace_all_uses_with(b.insert_slice(x, filled, low, [1] * x.rank).value)
+    erase(op)
+
+
+def _pad_parts(op: Operation) -> None:
+    x, fill, *amounts = op.operands
+    name, result, parts = op.name.removeprefix("stablehlo."), op.results[0], []
+    for part in ("real", "imag"):
+        inputs = [stablehlo_before(op, part, [v], _real(v)) for v in (x, fill)]
+        parts.append(stablehlo_before(op, name, [*inputs, *amounts], _real(result), op.properties))
+    result.replace_all_uses_with(stablehlo_before(op, "complex", parts, result.type))
+    erase(op)
+
+
+def _real(value: SSAValue) -> TensorType:
+    """The type of the real parts of a tensor of complex numbers."""
+    type_ = value.type
+    assert isinstance(type_, TensorType)
+    assert isinstance(type_.element_type, ComplexType)
+    return TensorType(type_.element_type.element_type, type_.get_shape())
