@@ -18,7 +18,7 @@ def chosen_slice(
     whole, placed = b.sizes(into), source
     for dim, (start, step) in enumerate(zip(starts, steps, strict=True)):
         if step != 1:
-            placed = _spread(b, placed, dim, step, b.sub(whole[dim], start))
+            placed = spread(b, placed, dim, step, b.sub(whole[dim], start))
     covered = b.sizes(placed)
     after = [b.sub(b.sub(n, start), size) for n, start, size in zip(whole, starts, covered, strict=True)]
     padded = b.pad(placed, starts, after, 0)
@@ -38,7 +38,7 @@ def chosen_slice(
     return b.map_indexed([into, padded], whole, into.dtype, choose)
 
 
-def _spread(b: LinalgBuilder, x: Tensor, dim: int, step: Size, limit: Size) -> Tensor:
+def spread(b: LinalgBuilder, x: Tensor, dim: int, step: Size, limit: Size) -> Tensor:
     """The slices of a dim `step` apart, with zeros between them, cut off at a limit."""
     sizes = b.sizes(x)
     low: list[Size] = [0] * (x.rank + 1)

@@ -32,13 +32,6 @@ BUGS: tuple[EngineBug, ...] = (
         ("stablehlo",),
     ),
     EngineBug(
-        "IREE 3.13 takes no stablehlo.convolution of a dynamic number of channels",
-        r"torch\.ops\.aten\._?conv",
-        r"compile \(dynamic\).*\n?.*failed to legalize operation 'stablehlo\.convolution'",
-        "torch.ops.aten.conv1d(torch.zeros((1, 4, 5)), torch.zeros((2, 4, 3))), all sizes left to the run time",
-        ("stablehlo",),
-    ),
-    EngineBug(
         "IREE 3.13 takes no tosa.avg_pool2d of a dynamic number of channels",
         r"torch\.ops\.aten\.avg_pool",
         r"compile \(dynamic\).*\n?.*failed to legalize operation 'tosa\.avg_pool2d'",

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
 from xdsl.dialects import arith, tensor
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 
+from flambeau.dialects import stablehlo
 from flambeau.engines.errors import EngineError
 from flambeau.engines.iree.rewriting import builder_before, dtype_of, set_apart
 from flambeau.ir import dtypes
@@ -13,6 +18,9 @@ from flambeau.ir.builder import erase
 from flambeau.lowering.builder import Size, Tensor
 from flambeau.lowering.element import Element
 from flambeau.lowering.linalg.builder import LinalgBuilder
+from flambeau.lowering.linalg.conv import slide
+from flambeau.lowering.linalg.pad import resize_border
+from flambeau.lowering.slices import spread
 from flambeau.lowering.whole.values import shape_of
 
 NAMES = frozenset({"stablehlo.dynamic_reshape", "stablehlo.dynamic_pad", "stablehlo.gather"})
@@ -26,7 +34,22 @@ def _is_taken_over(op: Operation) -> bool:
     if op.name == "stablehlo.concatenate":
         # IREE puts parts that are computed on the stack, whatever their size.
         return any(None in shape_of(v) for v in op.operands)
+    if op.name == "stablehlo.dot_general":
+        # IREE reshapes rows, columns and factors of outer products, which fails at dynamic sizes.
+        return any(None in shape_of(v) for v in op.operands)
+    if op.name == "stablehlo.convolution":
+        # IREE takes those whose batch alone is dynamic, with the dims in this order only.
+        numbers: Any = op.properties["dimension_numbers"]
+        opened = [None in shape_of(op.operands[0])[1:], None in shape_of(op.operands[1])]
+        return any(opened) and numbers == _in_order(len(shape_of(op.results[0])) - 2)
     return op.name in NAMES
+
+
+@cache
+def _in_order(n: int) -> Attribute:
+    """Batch, channels, n places; features, channels, window; batch, features, places."""
+    places = tuple(range(2, 2 + n))
+    return stablehlo.conv_dimension_numbers(0, 1, places, 1, 0, places, 0, 1, places)
 
 
 def protect_scatters(module: ModuleOp) -> ModuleOp:
@@ -59,6 +82,10 @@ def _replace(op: Operation) -> None:
     x = Tensor(op.operands[0], dtype_of(op.operands[0]))
     if op.name == "stablehlo.dynamic_reshape":
         new = b.reshape(x, sizes_of(op.operands[1], b))
+    elif op.name == "stablehlo.dot_general":
+        new = _product(b, op)
+    elif op.name == "stablehlo.convolution":
+        new = _convolution(b, op)
     elif op.name == "stablehlo.concatenate":
         dim = {"dim": op.properties["dimension"]}
         new = Tensor(b.value(tensor.ConcatOp, op.operands, op.results[0].type, dim), x.dtype)
@@ -80,6 +107,51 @@ def _replace(op: Operation) -> None:
         value = b.value(tensor.CastOp, (value,), op.results[0].type)
     op.results[0].replace_all_uses_with(value)
     erase(op)
+
+
+def _product(b: LinalgBuilder, op: Operation) -> Tensor:
+    """A `dot_general` as a product of matrices, or of a batch of them."""
+    numbers: Any = op.properties["dot_dimension_numbers"]
+    x_batch, y_batch, x_sum, y_sum = numbers.data
+    x, y = (Tensor(v, dtype_of(v)) for v in op.operands)
+    x_free = [d for d in range(x.rank) if d not in (*x_batch, *x_sum)]
+    y_free = [d for d in range(y.rank) if d not in (*y_batch, *y_sum)]
+    xs, ys = b.sizes(x), b.sizes(y)
+    left = _grouped(b, x, x_batch, x_free, x_sum)
+    right = _grouped(b, y, y_batch, y_sum, y_free)
+    name = "batch_matmul" if x_batch else "matmul"
+    out = b.contract(name, [left, right], [*b.sizes(left)[:-1], b.size(right, -1)])
+    sizes = [*(xs[d] for d in (*x_batch, *x_free)), *(ys[d] for d in y_free)]
+    return b.to(b.reshape(out, sizes), dtype_of(op.results[0]))
+
+
+def _convolution(b: LinalgBuilder, op: Operation) -> Tensor:
+    x, weight = (Tensor(v, dtype_of(v)) for v in op.operands)
+    n = x.rank - 2
+    strides, apart, dilations = (_numbers(op, name, n) for name in ("window_strides", "lhs_dilation", "rhs_dilation"))
+    for dim, step in enumerate(apart, start=2):
+        if step > 1:
+            x = spread(b, x, dim, step, b.add(b.mul(b.sub(b.size(x, dim), 1), step), 1))
+    edges: Any = op.properties["padding"]
+    given = list(edges.get_values())
+    low, high = ([0, 0, *given[side::2]] for side in (0, 1))
+    groups: Any = op.properties["feature_group_count"]
+    padded = resize_border(b, x, low, high, 0)
+    return b.to(slide(b, padded, weight, strides, dilations, groups.value.data), dtype_of(op.results[0]))
+
+
+def _numbers(op: Operation, name: str, n: int) -> list[int]:
+    found: Any = op.properties.get(name)
+    return [int(v) for v in found.get_values()] if found is not None else [1] * n
+
+
+def _grouped(b: LinalgBuilder, x: Tensor, *groups: Sequence[int]) -> Tensor:
+    """A tensor with one dim for each group of its dims; a first group of none has none."""
+    sizes = b.sizes(x)
+    kept = groups if groups[0] else groups[1:]
+    return b.reshape(
+        b.transpose(x, [d for g in kept for d in g]), [b.product([sizes[d] for d in group]) for group in kept]
+    )
 
 
 def sizes_of(operand: SSAValue, b: LinalgBuilder) -> list[Size]:

@@ -314,26 +314,13 @@ class StablehloBuilder(WholeBuilder):
         dtype = ins[0].dtype.compute
         if any(0 in t.shape for t in ins):
             return self.full(sizes, 0, dtype)
-        is_dynamic = any(None in t.shape for t in ins)
-        if name in ("matmul", "batch_matmul") and ins[0].shape[-1] == 1 and is_dynamic:
-            # IREE reshapes the factors of an outer product, which fails at dynamic sizes.
-            return self.elementwise(ins, lambda p, q: p.to(dtype) * q.to(dtype), dtype, sizes)
         if name == "matmul":
-            if 1 in sizes and is_dynamic:
-                return self._vector_product(ins[0], ins[1], sizes, dtype)
             return self.dot(ins[0], ins[1], [], [], [1], [0], sizes, dtype)
         if name == "batch_matmul":
             return self.dot(ins[0], ins[1], [0], [0], [2], [1], sizes, dtype)
         n = ins[0].rank - 2
         strides, dilations = ([int(v) for v in properties[key].get_values()] for key in ("strides", "dilations"))
         return self.convolve(ins[0], ins[1], strides, [(0, 0)] * n, [1] * n, dilations, 1, sizes, dtype)
-
-    def _vector_product(self, x: Tensor, y: Tensor, sizes: Sequence[Size], dtype: DType) -> Tensor:
-        """A product with a row or a column. IREE reshapes those of `dot_general`, which fails at dynamic sizes."""
-        turned = self.transpose(y, [1, 0])
-        products = self.elementwise([x, turned], lambda p, q: p.to(dtype) * q.to(dtype), dtype)
-        sums = self.reduced("add", products.value, [1], 0, dtype)
-        return Tensor(self.reshaped(sums, sizes), dtype, sizes)
 
     def dot(
         self,

@@ -7,14 +7,8 @@ from typing import Any
 from flambeau.diagnostics import Unsupported
 from flambeau.lowering.builder import Tensor
 from flambeau.lowering.linalg.matmul import MISMATCH, finish
-from flambeau.lowering.linalg.matmul import product as by_matrices
 from flambeau.lowering.stablehlo.builder import StablehloBuilder
 from flambeau.lowering.stablehlo.rules import stablehlo_rule
-
-
-def _is_static(*tensors: Tensor) -> bool:
-    """Whether all sizes are known: IREE takes the general form of `dot_general` only then."""
-    return not any(None in t.shape for t in tensors)
 
 
 def product(b: StablehloBuilder, x: Tensor, y: Tensor) -> Tensor:
@@ -23,8 +17,6 @@ def product(b: StablehloBuilder, x: Tensor, y: Tensor) -> Tensor:
         raise Unsupported("matmul needs tensors of at least one dimension")
     dtype = x.dtype.compute
     xs, ys = b.sizes(x), b.sizes(y)
-    if not _is_static(x, y):
-        return by_matrices(b, x, y)
     inner = max(y.rank - 2, 0)
     b.same_size(xs[-1], ys[inner], MISMATCH)
     if 0 in x.shape or 0 in y.shape:
@@ -56,9 +48,6 @@ def linear(b: StablehloBuilder, x: Tensor, weight: Tensor, bias: Tensor | None) 
     b.same_size(xs[-1], ws[-1], MISMATCH)
     dtype = x.dtype.compute
     sizes = [*xs[:-1], *ws[:-1]]
-    if not _is_static(x, weight):
-        turned = b.transpose(weight, [1, 0]) if weight.rank == 2 else weight
-        return finish(b, by_matrices(b, x, turned), bias, 1, 1)
     if 0 in x.shape or 0 in weight.shape:
         return finish(b, b.full(sizes, 0, dtype), bias, 1, 1)
     return finish(b, b.dot(x, weight, [], [], [x.rank - 1], [weight.rank - 1], sizes, dtype), bias, 1, 1)
