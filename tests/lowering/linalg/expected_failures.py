@@ -14,7 +14,6 @@ LINALG_ONLY = frozenset(
 )
 """Tests of the text of linalg programs."""
 
-_ENGINE = "IREE 3.13 does not compile StableHLO's convolutions of a dynamic number of channels"
 _KERNEL = "TOSA has no convolution with a kernel of a size that only the run time knows"
 
 _F64 = "TOSA has no 64-bit floats"
@@ -22,9 +21,7 @@ _COMPLEX = "TOSA has no complex numbers"
 _WIDE = "64-bit integers are computed in 32 bits"
 
 EXPECTED: dict[str, dict[str, str]] = {
-    "stablehlo": {
-        "test_conv.py::test_dynamic_sizes": _ENGINE,
-    },
+    "stablehlo": {},
     "tosa": {
         "test_index.py::test_indices_out_of_range_stop_the_program": _WIDE,
         "test_conv.py::test_dynamic_sizes": _KERNEL,
