@@ -25,6 +25,7 @@ from flambeau.lowering.builder import CMP_PROPERTIES, Size, Tensor, tensor_type
 from flambeau.lowering.element import Element
 from flambeau.lowering.linalg.builder import LinalgBuilder
 from flambeau.lowering.linalg.generic import Body, MapResult
+from flambeau.lowering.slices import chosen_slice
 from flambeau.lowering.whole.values import (
     Accumulator,
     Reduction,
@@ -483,8 +484,6 @@ class WholeBuilder(LinalgBuilder):
 
     def insert_slice(self, source: Tensor, into: Tensor, starts: Sequence[Size], steps: Sequence[Size]) -> Tensor:
         """The source padded to the whole, chosen where it is."""
-        from flambeau.lowering.slices import chosen_slice
-
         if any(isinstance(s, int) and s == 0 for s in self.sizes(source)):
             return into
         return chosen_slice(self, source, into, starts, steps)
