@@ -19,6 +19,7 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.dialects.builtin import TensorType as BuiltinTensorType
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.ir.affine import AffineBinaryOpExpr, AffineConstantExpr, AffineExpr, AffineSymExpr
 
 from flambeau.diagnostics import Unsupported, user_rule
 from flambeau.dialects.torch.ops import (
@@ -270,15 +271,7 @@ class Lowering(Conversion):
         names = [self.values[s] for s in op.operands[1:]]
         shape_map = op.properties["shape_expressions"].data  # type: ignore[attr-defined]
         is_argument = op.operands[0].owner is op.parent
-        expressions: list[str | int] = []
-        for expression in shape_map.results:
-            text = str(expression)
-            # Longest symbol first, so that s1 does not match inside s10.
-            for i in reversed(range(len(names))):
-                text = text.replace(f"s{i}", f"\0{i}\0")
-            for i, name in enumerate(names):
-                text = text.replace(f"\0{i}\0", f"({name})")
-            expressions.append(int(text) if text.lstrip("-").isdigit() else text)
+        expressions = [_named(expression, names) for expression in shape_map.results]
         if is_argument:
             # What PyTorch assumed when it traced must hold for the sizes that the caller passes.
             for i, expression in enumerate(expressions):
@@ -396,6 +389,16 @@ def border_type(type_: Attribute) -> Attribute:
     if found is None:
         raise Unsupported(f"a branch or a loop cannot give a {type_}")
     return found
+
+
+def _named(expression: AffineExpr, names: Sequence[str]) -> str | int:
+    """A size in the names of its symbols, such as `((s0) * 2)`: equal sizes have equal texts. Constants are numbers."""
+    if isinstance(expression, AffineConstantExpr):
+        return expression.value
+    if isinstance(expression, AffineSymExpr):
+        return f"({names[expression.position]})"
+    assert isinstance(expression, AffineBinaryOpExpr)
+    return f"({_named(expression.lhs, names)} {expression.kind.value} {_named(expression.rhs, names)})"
 
 
 def convert_type(type_: Attribute) -> Attribute:
