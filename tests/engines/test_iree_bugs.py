@@ -316,6 +316,19 @@ def test_a_pad_with_a_complex_constant(text: bytes):
     compile_mlir(text, profile="quick", use_cache=False)
 
 
+WHOLE_NUMBER = b"""
+func.func @main(%x: f64) -> i64 {
+  %0 = arith.fptosi %x : f64 to i64
+  return %0 : i64
+}
+"""
+
+
+@pytest.mark.xfail(raises=EngineError, reason="not in the virtual machine (engines/iree/whole_numbers.py)")
+def test_a_float_that_is_made_an_integer():
+    compile_mlir(WHOLE_NUMBER, profile="quick", use_cache=False)
+
+
 DILATED_GROUPS = b"""
 func.func @main(%x: tensor<1x4x5xf32>, %w: tensor<2x2x2xf32>) -> tensor<1x2x3xf32> {
   %y = stablehlo.convolution(%x, %w) dim_numbers = [b, f, 0]x[o, i, 0]->[b, f, 0], window = {rhs_dilate = [2]}

@@ -156,15 +156,12 @@ def to_int(b: LoweringBuilder, x: Any) -> Any:
         return x
     if x.type == i1:
         return b.value(arith.IndexCastOp, (Element(b, x, dtypes.bool_).to(dtypes.int64).value,), INDEX)
-    number = Element(b, x, dtypes.float64)
-    return whole(b, (number < 0).select(-(-number).floor(), number.floor()))
+    return whole(b, Element(b, x, dtypes.float64))
 
 
 def whole(b: LoweringBuilder, x: Element) -> SSAValue:
-    """A whole f64 below 2^51 as a size: IREE's virtual machine does not convert those, but it shows their bits."""
-    offset = x.like(1.5 * 2**52)  # next to which a number's last bit stands for 1
-    number = (x + offset).bits(dtypes.int64) - offset.bits(dtypes.int64)
-    return b.value(arith.IndexCastOp, (number.value,), INDEX)
+    """An f64 as a size, rounded towards zero."""
+    return b.value(arith.IndexCastOp, (b.value(arith.FPToSIOp, (x.value,), dtypes.int64.builtin),), INDEX)
 
 
 @rule("aten.floor.Scalar", "aten.floor.float")

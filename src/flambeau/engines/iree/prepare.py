@@ -26,6 +26,7 @@ from flambeau.engines.iree.stablehlo_ops import (
 )
 from flambeau.engines.iree.tosa_ops import has_open_sizes, open_sizes_to_loops
 from flambeau.engines.iree.truth_values import fill_truth_values, has_truth_values
+from flambeau.engines.iree.whole_numbers import has_whole_numbers, whole_numbers_by_bits
 
 _REWRITES = (
     (has_checks, checks_to_assertions),
@@ -43,6 +44,7 @@ _REWRITES = (
     (has_gathers_from_slices, set_slices_apart),
     (has_truth_values, fill_truth_values),
     (has_late_guards, check_sizes_first),
+    (has_whole_numbers, whole_numbers_by_bits),
 )
 """Whether a module needs a rewrite, and the rewrite, in their order."""
 
