@@ -14,29 +14,13 @@ from xdsl.dialects.linalg.ops import FillOp
 from xdsl.dialects.tensor import FromElementsOp
 from xdsl.ir import Operation, SSAValue
 
-from flambeau.engines.iree.rewriting import builder_before
+from flambeau.engines.iree.rewriting import Rewrite, builder_before
 from flambeau.ir import dtypes
-from flambeau.ir.builder import erase
 from flambeau.lowering.builder import Tensor
 from flambeau.lowering.element import Element
 from flambeau.lowering.linalg.builder import LinalgBuilder
 
 _WIDE = ComplexType(f64)
-
-
-def has_wide_constants(module: ModuleOp) -> bool:
-    """Whether a program has such constants."""
-    return next(_wide_constants(module), None) is not None
-
-
-def wide_constants_to_pairs(module: ModuleOp) -> ModuleOp:
-    """Rewrite the module in place."""
-    for op in list(_wide_constants(module)):
-        b = builder_before(op)
-        new = _filled(b, op) if isinstance(op, FillOp | FromElementsOp) else _complex(b, op)
-        op.results[0].replace_all_uses_with(new.value)
-        erase(op)
-    return module
 
 
 def _wide_constants(module: ModuleOp) -> Iterator[Operation]:
@@ -75,3 +59,11 @@ def _complex(b: LinalgBuilder, op: Operation) -> Tensor:
         return b.load(parts, [*at, 0]).with_imag(b.load(parts, [*at, 1]), dtypes.complex128)
 
     return b.generate(shape, dtypes.complex128, element)
+
+
+def _pairs(op: Operation) -> SSAValue:
+    b = builder_before(op)
+    return (_filled(b, op) if isinstance(op, FillOp | FromElementsOp) else _complex(b, op)).value
+
+
+REWRITE = Rewrite(_wide_constants, _pairs)

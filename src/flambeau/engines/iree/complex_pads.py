@@ -13,27 +13,11 @@ from xdsl.dialects.builtin import ComplexType, ModuleOp, TensorType
 from xdsl.dialects.tensor import PadOp
 from xdsl.ir import Operation, SSAValue
 
-from flambeau.engines.iree.rewriting import builder_before, dtype_of, mixed, stablehlo_before
-from flambeau.ir.builder import erase
+from flambeau.engines.iree.rewriting import Rewrite, builder_before, dtype_of, mixed, stablehlo_before
 from flambeau.lowering.builder import Tensor
 from flambeau.lowering.element import Element
 
 _PADS = frozenset({"stablehlo.pad", "stablehlo.dynamic_pad"})
-
-
-def has_complex_pads(module: ModuleOp) -> bool:
-    """Whether a program pads complex numbers."""
-    return next(_found(module), None) is not None
-
-
-def complex_pads_to_pairs(module: ModuleOp) -> ModuleOp:
-    """Rewrite the module in place."""
-    for op in list(_found(module)):
-        if isinstance(op, PadOp):
-            _write_into_filled(op)
-        else:
-            _pad_parts(op)
-    return module
 
 
 def _found(module: ModuleOp) -> Iterator[Operation]:
@@ -52,24 +36,26 @@ def _value(op: PadOp) -> SSAValue:
     return last.operands[0]
 
 
-def _write_into_filled(op: PadOp) -> None:
+def _replace(op: Operation) -> SSAValue:
+    return _written(op) if isinstance(op, PadOp) else _pad_of_parts(op)
+
+
+def _written(op: PadOp) -> SSAValue:
     b, dtype = builder_before(op), dtype_of(op.result)
     x = Tensor(op.source, dtype)
     low, high = mixed(op.static_low, op.low), mixed(op.static_high, op.high)
     sizes = [b.add(b.add(n, lo), hi) for n, lo, hi in zip(b.sizes(x), low, high, strict=True)]
     filled = b.filled(sizes, Element(b, _value(op), dtype), dtype)
-    op.result.replace_all_uses_with(b.insert_slice(x, filled, low, [1] * x.rank).value)
-    erase(op)
+    return b.insert_slice(x, filled, low, [1] * x.rank).value
 
 
-def _pad_parts(op: Operation) -> None:
+def _pad_of_parts(op: Operation) -> SSAValue:
     x, fill, *amounts = op.operands
     name, result, parts = op.name.removeprefix("stablehlo."), op.results[0], []
     for part in ("real", "imag"):
         inputs = [stablehlo_before(op, part, [v], _real(v)) for v in (x, fill)]
         parts.append(stablehlo_before(op, name, [*inputs, *amounts], _real(result), op.properties))
-    result.replace_all_uses_with(stablehlo_before(op, "complex", parts, result.type))
-    erase(op)
+    return stablehlo_before(op, "complex", parts, result.type)
 
 
 def _real(value: SSAValue) -> TensorType:
@@ -78,3 +64,6 @@ def _real(value: SSAValue) -> TensorType:
     assert isinstance(type_, TensorType)
     assert isinstance(type_.element_type, ComplexType)
     return TensorType(type_.element_type.element_type, type_.get_shape())
+
+
+REWRITE = Rewrite(_found, _replace)

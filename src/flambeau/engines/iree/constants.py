@@ -28,13 +28,11 @@ _MOVES = frozenset({f"tensor.{name}" for name in ("extract_slice", "expand_shape
 _BROADCAST = "stablehlo.dynamic_broadcast_in_dim"
 
 
-def has_reduced_constants(module: ModuleOp) -> bool:
-    """Whether a program reduces constants and nothing else."""
-    return any(_reduced_constants(module))
-
-
 def constants_to_tensors(module: ModuleOp) -> ModuleOp:
-    """Rewrite the module in place."""
+    """The module itself, or a copy that has been rewritten."""
+    if not any(_reduced_constants(module)):
+        return module
+    module = module.clone()
     constants, reductions = _reduced_constants(module)
     for op in reductions:
         for i in range(len(_inputs(op))):

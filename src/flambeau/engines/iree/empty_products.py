@@ -12,24 +12,14 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
 from flambeau.dialects.linalg_named import NamedOp
-from flambeau.ir.builder import erase
+from flambeau.engines.iree.rewriting import Rewrite
 from flambeau.lowering.whole.values import shape_of
-
-
-def has_empty_products(module: ModuleOp) -> bool:
-    """Whether a program has such products."""
-    return next(_found(module), None) is not None
-
-
-def empty_products_to_zeros(module: ModuleOp) -> ModuleOp:
-    """Rewrite the module in place."""
-    for op in list(_found(module)):
-        op.results[0].replace_all_uses_with(op.operands[-1])
-        erase(op)
-    return module
 
 
 def _found(module: ModuleOp) -> Iterator[Operation]:
     for op in module.walk():
         if isinstance(op, NamedOp) and any(0 in shape_of(v) for v in op.operands[:-1]):
             yield op
+
+
+REWRITE = Rewrite(_found, lambda op: op.operands[-1])

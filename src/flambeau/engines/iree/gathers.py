@@ -12,25 +12,10 @@ from collections.abc import Iterator
 from xdsl.dialects.builtin import ModuleOp, UnregisteredOp
 from xdsl.ir import Operation
 
+from flambeau.engines.iree.rewriting import Rewrite
+
 _BARRIER = UnregisteredOp.with_name("util.optimization_barrier")
 _MOVES = frozenset({"tosa.reshape", "tosa.transpose"})
-
-
-def has_gathers_from_slices(module: ModuleOp) -> bool:
-    """Whether a program has such gathers."""
-    return next(_found(module), None) is not None
-
-
-def set_slices_apart(module: ModuleOp) -> ModuleOp:
-    """Rewrite the module in place."""
-    for gather in list(_found(module)):
-        values = gather.operands[0]
-        barrier = _BARRIER.create(operands=[values], result_types=[values.type])
-        barrier.location = gather.location
-        assert gather.parent is not None
-        gather.parent.insert_op_before(barrier, gather)
-        gather.operands[0] = barrier.results[0]
-    return module
 
 
 def _found(module: ModuleOp) -> Iterator[Operation]:
@@ -41,3 +26,15 @@ def _found(module: ModuleOp) -> Iterator[Operation]:
                 source = source.operands[0].owner
             if isinstance(source, Operation) and source.name == "tosa.slice":
                 yield op
+
+
+def _set_apart(gather: Operation) -> None:
+    values = gather.operands[0]
+    barrier = _BARRIER.create(operands=[values], result_types=[values.type])
+    barrier.location = gather.location
+    assert gather.parent is not None
+    gather.parent.insert_op_before(barrier, gather)
+    gather.operands[0] = barrier.results[0]
+
+
+REWRITE = Rewrite(_found, _set_apart)

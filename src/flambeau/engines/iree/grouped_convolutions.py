@@ -13,23 +13,9 @@ from typing import Any
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, TensorType, i64
 from xdsl.ir import Attribute, Operation, SSAValue
 
-from flambeau.engines.iree.rewriting import stablehlo_before
-from flambeau.ir.builder import erase
+from flambeau.engines.iree.rewriting import Rewrite, stablehlo_before
 from flambeau.lowering.builder import i64_array
 from flambeau.lowering.whole.values import shape_of
-
-
-def has_dilated_groups(module: ModuleOp) -> bool:
-    """Whether a program has such convolutions."""
-    return next(_found(module), None) is not None
-
-
-def split_dilated_groups(module: ModuleOp) -> ModuleOp:
-    """Rewrite the module in place."""
-    for op in list(_found(module)):
-        op.results[0].replace_all_uses_with(_split(op))
-        erase(op)
-    return module
 
 
 def _found(module: ModuleOp) -> Iterator[Operation]:
@@ -85,3 +71,6 @@ def _part_type(value: SSAValue, dim: int, groups: int) -> Attribute:
     shape = list(value.type.get_shape())
     shape[dim] //= groups
     return TensorType(value.type.element_type, shape)
+
+
+REWRITE = Rewrite(_found, _split)

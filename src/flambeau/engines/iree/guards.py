@@ -18,13 +18,11 @@ from xdsl.dialects.tensor import DimOp
 from xdsl.ir import Block, Operation, SSAValue
 
 
-def has_late_guards(module: ModuleOp) -> bool:
-    """Whether a function does anything before it checks the sizes of its arguments."""
-    return any(not _come_first(block, _guards(block)) for block in _entry_blocks(module))
-
-
 def check_sizes_first(module: ModuleOp) -> ModuleOp:
-    """Rewrite the module in place."""
+    """The module itself, or a copy in which functions check the sizes of their arguments before all else."""
+    if all(_come_first(block, _guards(block)) for block in _entry_blocks(module)):
+        return module
+    module = module.clone()
     for block in _entry_blocks(module):
         guards = _guards(block)
         if _come_first(block, guards):

@@ -2,58 +2,56 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from xdsl.dialects.builtin import ModuleOp
 
-from flambeau.engines.iree.checks import checks_to_assertions, has_checks
-from flambeau.engines.iree.complex_constants import has_wide_constants, wide_constants_to_pairs
-from flambeau.engines.iree.complex_pads import complex_pads_to_pairs, has_complex_pads
-from flambeau.engines.iree.constants import constants_to_tensors, has_reduced_constants
-from flambeau.engines.iree.empty_products import empty_products_to_zeros, has_empty_products
-from flambeau.engines.iree.gathers import has_gathers_from_slices, set_slices_apart
-from flambeau.engines.iree.grouped_convolutions import has_dilated_groups, split_dilated_groups
+from flambeau.engines.iree import (
+    checks,
+    complex_constants,
+    complex_pads,
+    empty_products,
+    gathers,
+    grouped_convolutions,
+    products,
+    rows,
+    slice_writes,
+    stablehlo_ops,
+    tosa_ops,
+    truth_values,
+    whole_numbers,
+)
+from flambeau.engines.iree.constants import constants_to_tensors
 from flambeau.engines.iree.growing import is_growing_loop
-from flambeau.engines.iree.guards import check_sizes_first, has_late_guards
+from flambeau.engines.iree.guards import check_sizes_first
 from flambeau.engines.iree.loops import is_loop_on_tensors, with_branches
-from flambeau.engines.iree.products import has_summed_products, negate_summed_products
 from flambeau.engines.iree.registers import passes_narrow_numbers, widen_arguments
-from flambeau.engines.iree.rows import has_open_rows, rows_to_columns
-from flambeau.engines.iree.slice_writes import has_slice_writes, slice_writes_to_choices
-from flambeau.engines.iree.stablehlo_ops import (
-    has_dynamic_ops,
-    has_scatters,
-    protect_scatters,
-    replace_dynamic_ops,
-)
-from flambeau.engines.iree.tosa_ops import has_open_sizes, open_sizes_to_loops
-from flambeau.engines.iree.truth_values import fill_truth_values, has_truth_values
-from flambeau.engines.iree.whole_numbers import has_whole_numbers, whole_numbers_by_bits
 
-_REWRITES = (
-    (has_checks, checks_to_assertions),
-    (has_dynamic_ops, replace_dynamic_ops),
-    (has_slice_writes, slice_writes_to_choices),
-    (has_scatters, protect_scatters),
-    (has_complex_pads, complex_pads_to_pairs),
-    (has_wide_constants, wide_constants_to_pairs),
-    (has_reduced_constants, constants_to_tensors),
-    (has_dilated_groups, split_dilated_groups),
-    (has_summed_products, negate_summed_products),
-    (has_open_rows, rows_to_columns),
-    (has_empty_products, empty_products_to_zeros),
-    (has_open_sizes, open_sizes_to_loops),
-    (has_gathers_from_slices, set_slices_apart),
-    (has_truth_values, fill_truth_values),
-    (has_late_guards, check_sizes_first),
-    (has_whole_numbers, whole_numbers_by_bits),
+REWRITES: tuple[Callable[[ModuleOp], ModuleOp], ...] = (
+    checks.REWRITE,
+    stablehlo_ops.DYNAMIC_OPS,
+    slice_writes.REWRITE,
+    stablehlo_ops.SCATTERS,
+    complex_pads.REWRITE,
+    complex_constants.REWRITE,
+    constants_to_tensors,
+    grouped_convolutions.REWRITE,
+    products.REWRITE,
+    rows.REWRITE,
+    empty_products.REWRITE,
+    tosa_ops.REWRITE,
+    gathers.REWRITE,
+    truth_values.REWRITE,
+    check_sizes_first,
+    whole_numbers.REWRITE,
 )
-"""Whether a module needs a rewrite, and the rewrite, in their order."""
+"""In this order. Each gives the module itself, or a copy without what it is about."""
 
 
 def for_iree(module: ModuleOp) -> ModuleOp:
     """The module itself, or a copy without the ops that IREE does not take."""
-    for is_needed, rewrite in _REWRITES:
-        if is_needed(module):
-            module = rewrite(module.clone())
+    for rewrite in REWRITES:
+        module = rewrite(module)
     flat = with_branches(module, is_loop_on_tensors, is_growing_loop, passes_narrow_numbers)
     if flat is not module:
         widen_arguments(flat)

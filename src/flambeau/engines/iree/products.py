@@ -16,27 +16,12 @@ from xdsl.dialects.linalg.attrs import IteratorType
 from xdsl.dialects.linalg.ops import GenericOp
 from xdsl.ir import Operation, SSAValue
 
-from flambeau.engines.iree.rewriting import builder_before, stablehlo_before
+from flambeau.engines.iree.rewriting import Rewrite, builder_before, stablehlo_before
 from flambeau.ir import dtypes
-from flambeau.ir.builder import erase
 from flambeau.lowering.element import Element
 
 _SUMS = frozenset({"arith.addf", "arith.addi", "stablehlo.add"})
 _PRODUCTS = frozenset({"arith.mulf", "arith.muli", "stablehlo.multiply"})
-
-
-def has_summed_products(module: ModuleOp) -> bool:
-    """Whether a program sums products over several dims."""
-    return next(_found(module), None) is not None
-
-
-def negate_summed_products(module: ModuleOp) -> ModuleOp:
-    """Rewrite the module in place."""
-    for product in dict.fromkeys(_found(module)):
-        negated = _negated if product.name == "stablehlo.multiply" else _negated_element
-        product.results[0].replace_all_uses_with(negated(product))
-        erase(product)
-    return module
 
 
 def _found(module: ModuleOp) -> Iterator[Operation]:
@@ -101,3 +86,10 @@ def _negated(product: Operation) -> SSAValue:
     opposite = stablehlo_before(product, "negate", [x], x.type)
     negative = stablehlo_before(product, "multiply", [opposite, y], x.type)
     return stablehlo_before(product, "negate", [negative], x.type)
+
+
+def _negate(product: Operation) -> SSAValue:
+    return (_negated if product.name == "stablehlo.multiply" else _negated_element)(product)
+
+
+REWRITE = Rewrite(_found, _negate)

@@ -1,18 +1,41 @@
-"""What the rewrites for IREE share: a builder at an op, the dtype of a tensor, a barrier."""
+"""What the rewrites for IREE are made of: ops that are found and replaced, a builder at an op, a barrier."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from xdsl.dialects.builtin import DenseArrayBase
+from xdsl.dialects.builtin import DenseArrayBase, ModuleOp
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from flambeau.dialects import stablehlo
 from flambeau.ir import dtypes
+from flambeau.ir.builder import erase
 from flambeau.ir.dtypes import DType
 from flambeau.lowering.builder import Size
 from flambeau.lowering.linalg.builder import LinalgBuilder
+
+
+@dataclass(frozen=True)
+class Rewrite:
+    """A rewrite of what IREE does not take: which ops it is about, and what is to be done with one."""
+
+    find: Callable[[ModuleOp], Iterable[Operation]]
+    replace: Callable[[Any], SSAValue | None]
+    """Gives what stands for the result of an op, which is erased then; None where it has done all itself."""
+
+    def __call__(self, module: ModuleOp) -> ModuleOp:
+        """The module itself, or a copy that has been rewritten."""
+        if next(iter(self.find(module)), None) is None:
+            return module
+        copy = module.clone()
+        for op in dict.fromkeys(self.find(copy)):
+            new = self.replace(op)
+            if new is not None:
+                op.results[0].replace_all_uses_with(new)
+                erase(op)
+        return copy
 
 
 def builder_before(op: Operation) -> LinalgBuilder:

@@ -13,23 +13,9 @@ from collections.abc import Iterator
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
-from flambeau.engines.iree.rewriting import builder_before, dtype_of
-from flambeau.ir.builder import erase
+from flambeau.engines.iree.rewriting import Rewrite, builder_before, dtype_of
 from flambeau.lowering.builder import Tensor
 from flambeau.lowering.whole.values import shape_of
-
-
-def has_open_rows(module: ModuleOp) -> bool:
-    """Whether a program has such products."""
-    return next(_found(module), None) is not None
-
-
-def rows_to_columns(module: ModuleOp) -> ModuleOp:
-    """Rewrite the module in place."""
-    for op in list(_found(module)):
-        op.results[0].replace_all_uses_with(_by_column(op))
-        erase(op)
-    return module
 
 
 def _found(module: ModuleOp) -> Iterator[Operation]:
@@ -49,3 +35,6 @@ def _by_column(op: Operation) -> SSAValue:
         lambda x, y, sum_: sum_ + x.to(dtype) * y.to(dtype),
     )
     return b.reshape(out, [1, width]).value
+
+
+REWRITE = Rewrite(_found, _by_column)

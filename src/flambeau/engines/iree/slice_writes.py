@@ -14,8 +14,7 @@ from xdsl.dialects import arith, func, tensor
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 
-from flambeau.engines.iree.rewriting import builder_before, dtype_of, mixed
-from flambeau.ir.builder import erase
+from flambeau.engines.iree.rewriting import Rewrite, builder_before, dtype_of, mixed
 from flambeau.lowering.builder import INDEX, Size, Tensor
 from flambeau.lowering.linalg.builder import LinalgBuilder
 from flambeau.lowering.slices import chosen_slice
@@ -23,21 +22,6 @@ from flambeau.lowering.slices import chosen_slice
 _VIEWS = frozenset({"tensor.cast", "tensor.expand_shape", "tensor.collapse_shape", "tensor.extract_slice"})
 _UPDATE = "stablehlo.dynamic_update_slice"
 _CONSTANT = "stablehlo.constant"
-
-
-def has_slice_writes(module: ModuleOp) -> bool:
-    """Whether a program writes such slices."""
-    return next(_found(module), None) is not None
-
-
-def slice_writes_to_choices(module: ModuleOp) -> ModuleOp:
-    """Rewrite the module in place."""
-    for op in list(_found(module)):
-        b = builder_before(op)
-        source, into, starts, steps = _parts(op, b)
-        op.results[0].replace_all_uses_with(chosen_slice(b, source, into, starts, steps).value)
-        erase(op)
-    return module
 
 
 def _found(module: ModuleOp) -> Iterator[Operation]:
@@ -94,3 +78,11 @@ def _number(value: SSAValue) -> int | None:
 
 def _tensor(value: SSAValue) -> Tensor:
     return Tensor(value, dtype_of(value))
+
+
+def _chosen(op: Operation) -> SSAValue:
+    b = builder_before(op)
+    return chosen_slice(b, *_parts(op, b)).value
+
+
+REWRITE = Rewrite(_found, _chosen)

@@ -7,14 +7,13 @@ from functools import cache
 from typing import Any
 
 from xdsl.dialects import arith, tensor
-from xdsl.dialects.builtin import IntegerAttr, ModuleOp
+from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from flambeau.dialects import stablehlo
 from flambeau.engines.errors import EngineError
-from flambeau.engines.iree.rewriting import builder_before, dtype_of, set_apart
+from flambeau.engines.iree.rewriting import Rewrite, builder_before, dtype_of, set_apart
 from flambeau.ir import dtypes
-from flambeau.ir.builder import erase
 from flambeau.lowering.builder import Size, Tensor
 from flambeau.lowering.element import Element
 from flambeau.lowering.linalg.builder import LinalgBuilder
@@ -38,10 +37,10 @@ def _is_taken_over(op: Operation) -> bool:
         # IREE reshapes rows, columns and factors of outer products, which fails at dynamic sizes.
         return any(None in shape_of(v) for v in op.operands)
     if op.name == "stablehlo.convolution":
-        # IREE takes those whose batch alone is dynamic, with the dims in this order only.
-        numbers: Any = op.properties["dimension_numbers"]
-        opened = [None in shape_of(op.operands[0])[1:], None in shape_of(op.operands[1])]
-        return any(opened) and numbers == _in_order(len(shape_of(op.results[0])) - 2)
+        # IREE takes those whose batch alone is dynamic. Ours have their dims in one order, and no batch groups.
+        (_, *opened), kernel = (shape_of(v) for v in op.operands)
+        is_ours = op.properties["dimension_numbers"] == _in_order(len(kernel) - 2)
+        return is_ours and None in (*opened, *kernel)
     return op.name in NAMES
 
 
@@ -52,32 +51,7 @@ def _in_order(n: int) -> Attribute:
     return stablehlo.conv_dimension_numbers(0, 1, places, 1, 0, places, 0, 1, places)
 
 
-def protect_scatters(module: ModuleOp) -> ModuleOp:
-    """Keep IREE 3.13 from moving reshapes into the indices of a scatter, whose shape it then finds wrong. In place."""
-    for op in list(module.walk()):
-        if op.name == "stablehlo.scatter" and None not in shape_of(op.operands[len(op.results)]):
-            set_apart(op, len(op.results))
-    return module
-
-
-def has_scatters(module: ModuleOp) -> bool:
-    return any(op.name == "stablehlo.scatter" for op in module.walk())
-
-
-def has_dynamic_ops(module: ModuleOp) -> bool:
-    """Whether a program has ops that IREE does not take."""
-    return any(_is_taken_over(op) for op in module.walk())
-
-
-def replace_dynamic_ops(module: ModuleOp) -> ModuleOp:
-    """Rewrite the module in place."""
-    for op in list(module.walk()):
-        if _is_taken_over(op):
-            _replace(op)
-    return module
-
-
-def _replace(op: Operation) -> None:
+def _replace(op: Operation) -> SSAValue:
     b = builder_before(op)
     x = Tensor(op.operands[0], dtype_of(op.operands[0]))
     if op.name == "stablehlo.dynamic_reshape":
@@ -105,8 +79,7 @@ def _replace(op: Operation) -> None:
     value = new.value
     if value.type != op.results[0].type:
         value = b.value(tensor.CastOp, (value,), op.results[0].type)
-    op.results[0].replace_all_uses_with(value)
-    erase(op)
+    return value
 
 
 def _product(b: LinalgBuilder, op: Operation) -> Tensor:
@@ -169,3 +142,13 @@ def _size(part: SSAValue, b: LinalgBuilder) -> Size:
     if isinstance(owner, arith.IndexCastOp):
         return owner.operands[0]
     raise EngineError("a dynamic op whose shape is not made of sizes")
+
+
+def _set_indices_apart(op: Operation) -> None:
+    """Keep IREE 3.13 from moving reshapes into the indices of a scatter, whose shape it then finds wrong."""
+    if None not in shape_of(op.operands[len(op.results)]):
+        set_apart(op, len(op.results))
+
+
+DYNAMIC_OPS = Rewrite(lambda module: filter(_is_taken_over, module.walk()), _replace)
+SCATTERS = Rewrite(lambda module: (op for op in module.walk() if op.name == "stablehlo.scatter"), _set_indices_apart)

@@ -15,7 +15,7 @@ from xdsl.dialects import arith, func, math
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
-from flambeau.engines.iree.rewriting import builder_before, dtype_of
+from flambeau.engines.iree.rewriting import Rewrite, builder_before, dtype_of
 from flambeau.ir.builder import erase
 from flambeau.lowering.builder import Size, Tensor
 from flambeau.lowering.element import Element
@@ -39,18 +39,6 @@ BODIES: dict[str, Callable[..., Element]] = {
     "tosa.arithmetic_right_shift": partial(_twin, arith.ShRSIOp), "tosa.select": Element.select,
 }  # fmt: skip
 """What the ops do to elements."""
-
-
-def has_open_sizes(module: ModuleOp) -> bool:
-    """Whether a program has ops that become loops."""
-    return next(_open_ops(module), None) is not None
-
-
-def open_sizes_to_loops(module: ModuleOp) -> ModuleOp:
-    """Rewrite the module in place."""
-    for op in list(_open_ops(module)):
-        _replace(op)
-    return module
 
 
 def _open_ops(module: ModuleOp) -> Iterator[Operation]:
@@ -84,3 +72,6 @@ def _size(b: LinalgBuilder, operands: list[Tensor], dim: int) -> Size:
     if known:
         return known[0]
     return next((b.size(t, dim) for t in operands if t.shape[dim] is None), 1)
+
+
+REWRITE = Rewrite(_open_ops, _replace)

@@ -12,29 +12,13 @@ from collections.abc import Iterator
 from xdsl.dialects import func, scf
 from xdsl.dialects.arith import FPToSIOp
 from xdsl.dialects.builtin import ModuleOp, f64, i64
+from xdsl.ir import SSAValue
 
-from flambeau.engines.iree.rewriting import builder_before
+from flambeau.engines.iree.rewriting import Rewrite, builder_before
 from flambeau.ir import dtypes
-from flambeau.ir.builder import erase
 from flambeau.lowering.element import Element
 
 _OFFSET = 1.5 * 2**52
-
-
-def has_whole_numbers(module: ModuleOp) -> bool:
-    """Whether a program converts such numbers."""
-    return next(_found(module), None) is not None
-
-
-def whole_numbers_by_bits(module: ModuleOp) -> ModuleOp:
-    """Rewrite the module in place."""
-    for op in list(_found(module)):
-        x = Element(builder_before(op), op.operands[0], dtypes.float64)
-        whole = (x < 0).select(-(-x).floor(), x.floor())
-        number = (whole + _OFFSET).bits(dtypes.int64) - x.like(_OFFSET).bits(dtypes.int64)
-        op.results[0].replace_all_uses_with(number.value)
-        erase(op)
-    return module
 
 
 def _found(module: ModuleOp) -> Iterator[FPToSIOp]:
@@ -43,3 +27,12 @@ def _found(module: ModuleOp) -> Iterator[FPToSIOp]:
         if isinstance(op, FPToSIOp) and op.operands[0].type == f64 and op.results[0].type == i64:
             if isinstance(op.parent_op(), func.FuncOp | scf.IfOp | scf.ForOp | scf.WhileOp):
                 yield op
+
+
+def _by_bits(op: FPToSIOp) -> SSAValue:
+    x = Element(builder_before(op), op.operands[0], dtypes.float64)
+    whole = (x < 0).select(-(-x).floor(), x.floor())
+    return ((whole + _OFFSET).bits(dtypes.int64) - x.like(_OFFSET).bits(dtypes.int64)).value
+
+
+REWRITE = Rewrite(_found, _by_bits)
