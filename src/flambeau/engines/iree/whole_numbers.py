@@ -1,8 +1,8 @@
 """Numbers of the program that are made integers, by their bits.
 
 WORKAROUND(iree==3.13): the virtual machine, which computes with sizes and other scalars, does not convert 64-bit floats
-to integers. Next to 1.5 * 2**52 the last bit of a float stands for 1, so that bits are subtracted instead: right below
-2**51, as sizes are. It can go when `test_a_float_that_is_made_an_integer` in tests/engines/test_iree_bugs.py passes.
+to integers, but shows their bits. It can go when `test_a_float_that_is_made_an_integer` in
+tests/engines/test_iree_bugs.py passes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from flambeau.engines.iree.rewriting import Rewrite, builder_before
 from flambeau.ir import dtypes
 from flambeau.lowering.element import Element
 
-_OFFSET = 1.5 * 2**52
+_POINT = 1023 + 52
+"""The exponent of a float whose last bit stands for 1, as it is stored."""
+_FRACTION = (1 << 52) - 1
 
 
 def _found(module: ModuleOp) -> Iterator[FPToSIOp]:
@@ -30,9 +32,15 @@ def _found(module: ModuleOp) -> Iterator[FPToSIOp]:
 
 
 def _by_bits(op: FPToSIOp) -> SSAValue:
-    x = Element(builder_before(op), op.operands[0], dtypes.float64)
-    whole = (x < 0).select(-(-x).floor(), x.floor())
-    return ((whole + _OFFSET).bits(dtypes.int64) - x.like(_OFFSET).bits(dtypes.int64)).value
+    """The digits of the number, moved to where its exponent says: exact below 2**63, and an error beyond."""
+    b = builder_before(op)
+    x = Element(b, op.operands[0], dtypes.float64)
+    bits = x.bits(dtypes.int64)
+    digits, behind = (bits & _FRACTION) | (_FRACTION + 1), bits.like(_POINT) - ((bits >> 52) & 0x7FF)
+    b.guard((behind >= -10).value, "a float that is too large, infinite or NaN is made an integer")
+    cut, filled = digits >> behind.maximum(0).minimum(63), digits << (-behind).maximum(0).minimum(10)
+    size = (behind > 0).select(cut, filled)
+    return (x < 0).select(-size, size).value
 
 
 REWRITE = Rewrite(_found, _by_bits)
