@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
 import flambeau
@@ -19,3 +20,52 @@ def test_parts_that_are_computed_are_joined() -> None:
     for rows in ((2, 3), (0, 1), (5, 0)):
         x, y = torch.randn(rows[0], 3).half(), torch.randn(rows[1], 3)
         assert torch.equal(run(x, y), Joined()(x, y))
+
+
+PRODUCTS: dict[str, tuple[str, tuple[int, ...], tuple[int, ...]]] = {
+    "matrices": ("mk,kn->mn", (4, 3), (3, 5)),
+    "a batch": ("bmk,bkn->bmn", (2, 4, 3), (2, 3, 5)),
+    "a row": ("k,kn->n", (3,), (3, 5)),
+    "numbers": ("k,k->", (3,), (3,)),
+    "an outer product": ("m,n->mn", (4,), (5,)),
+    "many dims": ("abmk,kabn->bamn", (2, 3, 4, 5), (5, 2, 3, 6)),
+}
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_products_of_any_size(name: str) -> None:
+    equation, *shapes = PRODUCTS[name]
+    dims = tuple(dict.fromkeys(range(len(shape)), torch.export.Dim.DYNAMIC) for shape in shapes)
+
+    def product(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return torch.einsum(equation, x, y).exp().sum(-1) if not equation.endswith(">") else torch.dot(x, y)
+
+    args = tuple(torch.randn(shape) * 0.3 for shape in shapes)
+    module = flambeau.compile(product, args, dynamic_shapes=dims, output_type="stablehlo")
+    run = flambeau.load(module, profile="quick")
+    for more in (0, 1, 13):
+        given = tuple(torch.randn([n + more for n in shape]) * 0.3 for shape in shapes)
+        torch.testing.assert_close(run(*given), product(*given), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"stride": 2, "padding": 1}, {"dilation": 2}, {"groups": 2}, {"transposed": True, "stride": 2}],
+    ids=str,
+)
+@pytest.mark.parametrize("n", [1, 2])
+def test_convolutions_of_any_size(n: int, options: dict[str, int]) -> None:
+    given = dict(options)
+    name = f"conv{'_transpose' if given.pop('transposed', 0) else ''}{n}d"
+    weight = torch.randn(4, 4 // given.get("groups", 1), *[3] * n)
+
+    def convolution(x: torch.Tensor) -> torch.Tensor:
+        result: torch.Tensor = getattr(torch.nn.functional, name)(x, weight, **given)
+        return result
+
+    dims = ({i: torch.export.Dim.DYNAMIC for i in (0, *range(2, 2 + n))},)
+    module = flambeau.compile(convolution, (torch.randn(2, 4, *[8] * n),), dynamic_shapes=dims, output_type="stablehlo")
+    run = flambeau.load(module, profile="quick")
+    for size in (7, 8, 15):
+        x = torch.randn(3, 4, *[size] * n)
+        torch.testing.assert_close(run(x), convolution(x), rtol=1e-4, atol=1e-4)

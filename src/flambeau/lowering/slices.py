@@ -11,7 +11,7 @@ from flambeau.lowering.builder import Size, Tensor
 from flambeau.lowering.linalg.builder import LinalgBuilder
 
 
-def chosen_slice(
+def insert_by_select(
     b: LinalgBuilder, source: Tensor, into: Tensor, starts: Sequence[Size], steps: Sequence[Size]
 ) -> Tensor:
     """What `tensor.insert_slice` gives: a copy of `into` with `source` at `starts`, `starts + steps`, and so on."""

@@ -17,7 +17,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from flambeau.engines.iree.rewriting import Rewrite, builder_before, dtype_of, mixed
 from flambeau.lowering.builder import INDEX, Size, Tensor
 from flambeau.lowering.linalg.builder import LinalgBuilder
-from flambeau.lowering.slices import chosen_slice
+from flambeau.lowering.slices import insert_by_select
 
 _VIEWS = frozenset({"tensor.cast", "tensor.expand_shape", "tensor.collapse_shape", "tensor.extract_slice"})
 _UPDATE = "stablehlo.dynamic_update_slice"
@@ -80,9 +80,9 @@ def _tensor(value: SSAValue) -> Tensor:
     return Tensor(value, dtype_of(value))
 
 
-def _chosen(op: Operation) -> SSAValue:
+def _by_select(op: Operation) -> SSAValue:
     b = builder_before(op)
-    return chosen_slice(b, *_parts(op, b)).value
+    return insert_by_select(b, *_parts(op, b)).value
 
 
-REWRITE = Rewrite(_found, _chosen)
+REWRITE = Rewrite(_found, _by_select)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import Any
 
 from xdsl.dialects import arith, tensor
-from xdsl.dialects.builtin import IntegerAttr
+from xdsl.dialects.builtin import IntegerAttr, ModuleOp
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from flambeau.dialects import stablehlo
@@ -17,31 +17,10 @@ from flambeau.ir import dtypes
 from flambeau.lowering.builder import Size, Tensor
 from flambeau.lowering.element import Element
 from flambeau.lowering.linalg.builder import LinalgBuilder
-from flambeau.lowering.linalg.conv import slide
+from flambeau.lowering.linalg.conv import convolve_padded
 from flambeau.lowering.linalg.pad import resize_border
 from flambeau.lowering.slices import spread
 from flambeau.lowering.whole.values import shape_of
-
-NAMES = frozenset({"stablehlo.dynamic_reshape", "stablehlo.dynamic_pad", "stablehlo.gather"})
-
-
-def _is_taken_over(op: Operation) -> bool:
-    if op.name == "stablehlo.gather":
-        # Of elements, at positions whose number is dynamic.
-        shapes = [shape_of(v) for v in (*op.operands, op.results[0])]
-        return any(None in s for s in shapes) and set(op.properties["slice_sizes"].get_values()) <= {1}  # type: ignore[attr-defined]
-    if op.name == "stablehlo.concatenate":
-        # IREE puts parts that are computed on the stack, whatever their size.
-        return any(None in shape_of(v) for v in op.operands)
-    if op.name == "stablehlo.dot_general":
-        # IREE reshapes rows, columns and factors of outer products, which fails at dynamic sizes.
-        return any(None in shape_of(v) for v in op.operands)
-    if op.name == "stablehlo.convolution":
-        # IREE takes those whose batch alone is dynamic. Ours have their dims in one order, and no batch groups.
-        (_, *opened), kernel = (shape_of(v) for v in op.operands)
-        is_ours = op.properties["dimension_numbers"] == _in_order(len(kernel) - 2)
-        return is_ours and None in (*opened, *kernel)
-    return op.name in NAMES
 
 
 @cache
@@ -51,42 +30,53 @@ def _in_order(n: int) -> Attribute:
     return stablehlo.conv_dimension_numbers(0, 1, places, 1, 0, places, 0, 1, places)
 
 
-def _replace(op: Operation) -> SSAValue:
-    b = builder_before(op)
-    x = Tensor(op.operands[0], dtype_of(op.operands[0]))
-    if op.name == "stablehlo.dynamic_reshape":
-        new = b.reshape(x, sizes_of(op.operands[1], b))
-    elif op.name == "stablehlo.dot_general":
-        new = _product(b, op)
-    elif op.name == "stablehlo.convolution":
-        new = _convolution(b, op)
-    elif op.name == "stablehlo.concatenate":
-        dim = {"dim": op.properties["dimension"]}
-        new = Tensor(b.value(tensor.ConcatOp, op.operands, op.results[0].type, dim), x.dtype)
-    elif op.name == "stablehlo.gather":
-        indices = Tensor(op.operands[1], dtypes.int64)
-        *sizes, _ = b.sizes(indices)
+def _is_dynamic(op: Operation) -> bool:
+    return any(None in shape_of(v) for v in (*op.operands, op.results[0]))
 
-        def element(*at: SSAValue) -> Element:
-            found = [b.as_index(b.load(indices, [*at, d])) for d in range(x.rank)]
-            return b.load(x, found)
 
-        new = b.generate(sizes, x.dtype, element)
-    else:
-        low, high = sizes_of(op.operands[2], b), sizes_of(op.operands[3], b)
-        fill = b.value(tensor.ExtractOp, (op.operands[1],), x.dtype.builtin)
-        new = b.pad(x, low, high, Element(b, fill, x.dtype))
-    value = new.value
-    if value.type != op.results[0].type:
-        value = b.value(tensor.CastOp, (value,), op.results[0].type)
-    return value
+def _reshape(b: LinalgBuilder, op: Operation) -> Tensor:
+    return b.reshape(_operand(op, 0), sizes_of(op.operands[1], b))
+
+
+def _pad(b: LinalgBuilder, op: Operation) -> Tensor:
+    x = _operand(op, 0)
+    fill = b.value(tensor.ExtractOp, (op.operands[1],), x.dtype.builtin)
+    return b.pad(x, sizes_of(op.operands[2], b), sizes_of(op.operands[3], b), Element(b, fill, x.dtype))
+
+
+def _concatenation(b: LinalgBuilder, op: Operation) -> Tensor:
+    dim = {"dim": op.properties["dimension"]}
+    return Tensor(b.value(tensor.ConcatOp, op.operands, op.results[0].type, dim), dtype_of(op.results[0]))
+
+
+def _gathers_elements(op: Operation) -> bool:
+    """Whether single elements are gathered, at positions whose number is dynamic."""
+    sizes: Any = op.properties["slice_sizes"]
+    return _is_dynamic(op) and set(sizes.get_values()) <= {1}
+
+
+def _gather(b: LinalgBuilder, op: Operation) -> Tensor:
+    x, indices = _operand(op, 0), Tensor(op.operands[1], dtypes.int64)
+    *sizes, _ = b.sizes(indices)
+
+    def element(*at: SSAValue) -> Element:
+        return b.load(x, [b.as_index(b.load(indices, [*at, d])) for d in range(x.rank)])
+
+    return b.generate(sizes, x.dtype, element)
+
+
+def _is_open_convolution(op: Operation) -> bool:
+    """Whether more than the batch is dynamic. Ours have their dims in one order, and no batch groups."""
+    (_, *opened), kernel = (shape_of(v) for v in op.operands)
+    is_ours = op.properties["dimension_numbers"] == _in_order(len(kernel) - 2)
+    return is_ours and None in (*opened, *kernel)
 
 
 def _product(b: LinalgBuilder, op: Operation) -> Tensor:
     """A `dot_general` as a product of matrices, or of a batch of them."""
     numbers: Any = op.properties["dot_dimension_numbers"]
     x_batch, y_batch, x_sum, y_sum = numbers.data
-    x, y = (Tensor(v, dtype_of(v)) for v in op.operands)
+    x, y = _operand(op, 0), _operand(op, 1)
     x_free = [d for d in range(x.rank) if d not in (*x_batch, *x_sum)]
     y_free = [d for d in range(y.rank) if d not in (*y_batch, *y_sum)]
     xs, ys = b.sizes(x), b.sizes(y)
@@ -99,7 +89,7 @@ def _product(b: LinalgBuilder, op: Operation) -> Tensor:
 
 
 def _convolution(b: LinalgBuilder, op: Operation) -> Tensor:
-    x, weight = (Tensor(v, dtype_of(v)) for v in op.operands)
+    x, weight = _operand(op, 0), _operand(op, 1)
     n = x.rank - 2
     strides, apart, dilations = (_numbers(op, name, n) for name in ("window_strides", "lhs_dilation", "rhs_dilation"))
     for dim, step in enumerate(apart, start=2):
@@ -110,7 +100,7 @@ def _convolution(b: LinalgBuilder, op: Operation) -> Tensor:
     low, high = ([0, 0, *given[side::2]] for side in (0, 1))
     groups: Any = op.properties["feature_group_count"]
     padded = resize_border(b, x, low, high, 0)
-    return b.to(slide(b, padded, weight, strides, dilations, groups.value.data), dtype_of(op.results[0]))
+    return b.to(convolve_padded(b, padded, weight, strides, dilations, groups.value.data), dtype_of(op.results[0]))
 
 
 def _numbers(op: Operation, name: str, n: int) -> list[int]:
@@ -150,5 +140,34 @@ def _set_indices_apart(op: Operation) -> None:
         set_apart(op, len(op.results))
 
 
-DYNAMIC_OPS = Rewrite(lambda module: filter(_is_taken_over, module.walk()), _replace)
+def _operand(op: Operation, index: int) -> Tensor:
+    return Tensor(op.operands[index], dtype_of(op.operands[index]))
+
+
+Dynamic = tuple[Callable[[Operation], bool], Callable[[LinalgBuilder, Operation], Tensor]]
+_TAKEN_OVER: dict[str, Dynamic] = {
+    "stablehlo.dynamic_reshape": (lambda op: True, _reshape),
+    "stablehlo.dynamic_pad": (lambda op: True, _pad),
+    "stablehlo.gather": (_gathers_elements, _gather),
+    # IREE puts parts that are computed on the stack, whatever their size.
+    "stablehlo.concatenate": (_is_dynamic, _concatenation),
+    # IREE reshapes rows, columns and factors of outer products, which fails at dynamic sizes.
+    "stablehlo.dot_general": (_is_dynamic, _product),
+    "stablehlo.convolution": (_is_open_convolution, _convolution),
+}
+"""Whether an op is one that IREE does not take, and what it is in linalg."""
+
+
+def _found(module: ModuleOp) -> Iterator[Operation]:
+    return (op for op in module.walk() if op.name in _TAKEN_OVER and _TAKEN_OVER[op.name][0](op))
+
+
+def _replace(op: Operation) -> SSAValue:
+    b = builder_before(op)
+    value = _TAKEN_OVER[op.name][1](b, op).value
+    wanted = op.results[0].type
+    return value if value.type == wanted else b.value(tensor.CastOp, (value,), wanted)
+
+
+DYNAMIC_OPS = Rewrite(_found, _replace)
 SCATTERS = Rewrite(lambda module: (op for op in module.walk() if op.name == "stablehlo.scatter"), _set_indices_apart)

@@ -23,8 +23,6 @@ ZERO_DIVISION = "ZeroDivisionError: an integer is divided by zero"
 class LinalgBuilder(ShapeBuilder):
     """Builds linalg on tensors."""
 
-    content_guards = True
-    """Whether to check contents at run time as PyTorch does: indices in range, divisors that are not zero."""
     loads_are_cheap = True
     """Whether a body may load any element; where it may not, a load is a gather."""
     has_scatter = False
@@ -273,7 +271,7 @@ class LinalgBuilder(ShapeBuilder):
 
     def check_elements(self, x: Tensor, holds: Callable[[Element], Element], message: str) -> None:
         """Guard that a condition holds for every element."""
-        if not self.content_guards or 0 in x.shape:
+        if 0 in x.shape:
             return
         # Along one dim: IREE 3.13 runs out of stack when it reduces booleans along a dynamic dim and another one.
         flat = self.reshape(x, [self.product(self.sizes(x))])
@@ -282,7 +280,7 @@ class LinalgBuilder(ShapeBuilder):
 
     def check_divisor(self, dividend: Any, divisor: Any, dtype: DType) -> None:
         """Guard that no integer is divided by zero in a dtype; where there is nothing to divide, anything goes."""
-        if not self.content_guards or not dtype.is_int:
+        if not dtype.is_int:
             return
         if any(isinstance(v, Tensor) and 0 in v.shape for v in (dividend, divisor)):
             return

@@ -47,7 +47,7 @@ def convolution(
     else:
         border: list[Size] = [0, 0, *padding]
         batched = b.pad(batched, border, border, 0)
-    result = slide(b, batched, weight, stride, dilation, groups)
+    result = convolve_padded(b, batched, weight, stride, dilation, groups)
     result = _finish(b, result, bias, x)
     return result if x.rank == n + 2 else b.squeeze(result, [0])
 
@@ -64,7 +64,7 @@ def _finish(b: LinalgBuilder, result: Tensor, bias: Tensor | None, x: Tensor) ->
     return b.elementwise([result, column], add, x.dtype, b.sizes(result))
 
 
-def slide(
+def convolve_padded(
     b: LinalgBuilder, x: Tensor, weight: Tensor, stride: Sequence[int], dilation: Sequence[int], groups: int
 ) -> Tensor:
     """The convolution of an input that is padded already, in the accumulator's dtype."""

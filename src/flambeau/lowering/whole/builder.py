@@ -25,7 +25,7 @@ from flambeau.lowering.builder import CMP_PROPERTIES, Size, Tensor, tensor_type
 from flambeau.lowering.element import Element
 from flambeau.lowering.linalg.builder import LinalgBuilder
 from flambeau.lowering.linalg.generic import Body, MapResult
-from flambeau.lowering.slices import chosen_slice
+from flambeau.lowering.slices import insert_by_select
 from flambeau.lowering.whole.values import (
     Accumulator,
     Reduction,
@@ -486,7 +486,7 @@ class WholeBuilder(LinalgBuilder):
         """The source padded to the whole, chosen where it is."""
         if any(isinstance(s, int) and s == 0 for s in self.sizes(source)):
             return into
-        return chosen_slice(self, source, into, starts, steps)
+        return insert_by_select(self, source, into, starts, steps)
 
     def pad(self, x: Tensor, low: Sequence[Size], high: Sequence[Size], value: Any) -> Tensor:
         if all(isinstance(p, int) and p == 0 for p in (*low, *high)):
