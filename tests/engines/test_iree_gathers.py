@@ -25,6 +25,16 @@ def test_slices_are_gathered_from(name: str) -> None:
     torch.testing.assert_close(run(x), PROGRAMS[name](x))
 
 
+@pytest.mark.parametrize("name", ["rows of a column", "doubled"])
+def test_slices_of_any_size_are_gathered_from(name: str) -> None:
+    program = PROGRAMS.get(name, lambda x: F.interpolate(x, scale_factor=2.0, mode="nearest"))
+    x, dims = torch.randn(2, 2, 5, 6), ({0: torch.export.Dim.DYNAMIC, 2: torch.export.Dim.DYNAMIC},)
+    module = flambeau.compile(program, (x,), dynamic_shapes=dims, output_type="tosa")
+    run = flambeau.load(module, profile="quick")
+    for given in (x, torch.randn(3, 2, 9, 6)):
+        torch.testing.assert_close(run(given), program(given))
+
+
 def test_other_gathers_stay_as_they_are() -> None:
     def rows(x: Tensor) -> Tensor:
         return x.index_select(1, torch.tensor([1, 1, 0]))[..., 1]
