@@ -1,127 +1,229 @@
-"""The verbs that linalg rules are written with: those of `generic` and `shapes`, reductions, loops, named ops."""
+"""The verbs of rules as linalg: loop nests, named ops, and the `tensor` dialect for what moves elements."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
-from xdsl.dialects import scf, tensor
-from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, TensorType, i64
-from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.dialects import tensor
+from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, IntegerAttr, i64
+from xdsl.dialects.linalg.attrs import IteratorType, IteratorTypeAttr
+from xdsl.dialects.linalg.ops import FillOp, GenericOp, IndexOp, TransposeOp, YieldOp
+from xdsl.ir import Attribute, Block, Region, SSAValue
+from xdsl.ir.affine import AffineExpr, AffineMap
 
 from flambeau.dialects.linalg_named import implied_properties, named_op, segments
 from flambeau.ir import dtypes
 from flambeau.ir.dtypes import DType
-from flambeau.lowering.builder import INDEX, Size, Tensor, wrap
+from flambeau.lowering import tensor_dialect
+from flambeau.lowering.builder import INDEX, Size, Tensor, i64_array, is_same, static, tensor_type
 from flambeau.lowering.element import Element
-from flambeau.lowering.linalg.generic import Body, MapResult
-from flambeau.lowering.linalg.shapes import ShapeBuilder
+from flambeau.lowering.verbs import Body, MapResult, RuleBuilder
 
-ZERO_DIVISION = "ZeroDivisionError: an integer is divided by zero"
+_PARALLEL = IteratorTypeAttr(IteratorType.PARALLEL)
+_REDUCTION = IteratorTypeAttr(IteratorType.REDUCTION)
 
 
-class LinalgBuilder(ShapeBuilder):
+@cache
+def _map(dims: int, results: tuple[MapResult, ...]) -> AffineMapAttr:
+    """The map to the named loop dims; None stands for the constant 0 (a broadcast dimension)."""
+    return AffineMapAttr(AffineMap(dims, 0, tuple(map(_map_result, results))))
+
+
+def _map_result(result: MapResult) -> AffineExpr:
+    if result is None:
+        return AffineExpr.constant(0)
+    if isinstance(result, int):
+        return AffineExpr.dimension(result)
+    terms = [AffineExpr.dimension(d) * f if f != 1 else AffineExpr.dimension(d) for d, f in result]
+    return sum(terms[1:], terms[0])
+
+
+@cache
+def _generic_properties(maps: tuple[AffineMapAttr, ...], reductions: tuple[bool, ...], outs: int) -> dict[str, Any]:
+    return {
+        "indexing_maps": ArrayAttr(maps),
+        "iterator_types": ArrayAttr([_REDUCTION if r else _PARALLEL for r in reductions]),
+        "operandSegmentSizes": segments(len(maps) - outs, outs),
+    }
+
+
+@cache
+def _fill_properties() -> dict[str, Attribute]:
+    return {"operandSegmentSizes": segments(1, 1)}
+
+
+class LinalgBuilder(RuleBuilder):
     """Builds linalg on tensors."""
 
     loads_are_cheap = True
-    """Whether a body may load any element; where it may not, a load is a gather."""
     has_scatter = False
-    """Whether the target has an op that writes at computed positions: `scatter`."""
 
-    def scatter(
+    # --- linalg.generic ---
+
+    def generic(
         self,
-        x: Tensor,
-        dims: Sequence[int],
-        rows: Tensor,
-        update_sizes: Sequence[Size],
-        values: Callable[[list[Size], list[Size]], Element],
-        reduce: str | None,
-        include_self: bool,
-    ) -> Tensor:
-        """Combine updates into a copy of x: those of `values(update, position)` go to the rows over `dims`."""
-        raise NotImplementedError
-
-    def reversed(self, x: Tensor, dims: Sequence[int]) -> Tensor:
-        """The same elements in the opposite order along some dims, where loads are not cheap."""
-        raise NotImplementedError
-
-    def count_below(self, ascending: Tensor, target: Element) -> Element | None:
-        """Inside a body: how many elements of a 1-d tensor are below the target; None where a search is better."""
-        return None
-
-    # --- Reductions ---
-
-    def reduce(
-        self,
-        tensors: Sequence[Tensor],
-        dims: Sequence[int],
-        inits: Sequence[tuple[Any, DType]],
+        ins: Sequence[Tensor],
+        in_maps: Sequence[tuple[MapResult, ...]],
+        outs: Sequence[Tensor],
+        out_maps: Sequence[tuple[MapResult, ...]],
+        loops: int,
         body: Body,
-        keepdim: bool = False,
-        indexed: bool = False,
+        reduced: Sequence[int] = (),
     ) -> list[Tensor]:
-        """Reduce over dims. `body(*elements, *accumulators)` gives the new accumulators, which start at `inits`.
-
-        The first tensor has all dims; a further one of lower rank has those that are kept. With `indexed`, the body's
-        first argument is the list of loop indices.
-        """
-        x = tensors[0]
-        sizes = self.sizes(x)
-        kept = [i for i in range(x.rank) if i not in dims]
-        outs = [self.filled([sizes[i] for i in kept], value, dtype) for value, dtype in inits]
-
-        def with_indices(*elements: Element) -> Any:
-            return body([self.loop_index(i) for i in range(x.rank)], *elements)
-
-        results = self.generic(
-            tensors,
-            [tuple(range(x.rank)) if t.rank == x.rank else tuple(kept) for t in tensors],
-            outs,
-            [tuple(kept)] * len(outs),
-            x.rank,
-            with_indices if indexed else body,
-            reduced=dims,
+        operands = [*ins, *outs]
+        maps = tuple(_map(loops, tuple(m)) for m in (*in_maps, *out_maps))
+        properties = _generic_properties(maps, tuple(i in reduced for i in range(loops)), len(outs))
+        region = self.region([o.dtype for o in operands], body, [o.dtype for o in outs])
+        op = self.emit(
+            GenericOp,
+            [o.value for o in operands],
+            [o.value.type for o in outs],
+            properties,
+            regions=(region,),
         )
-        if keepdim:
-            shape = [1 if i in dims else s for i, s in enumerate(sizes)]
-            results = [self.reshape(r, shape) for r in results]
-        return results
+        return [Tensor(r, o.dtype, o._sizes) for r, o in zip(op.results, outs, strict=True)]
 
-    def covered(
-        self, x: Tensor, kernel: Sequence[Size], out: Sequence[Size], strides: Sequence[int], dilations: Sequence[int]
+    def region(self, argument_dtypes: Sequence[DType], body: Body, result_dtypes: Sequence[DType]) -> Region:
+        """A region whose block computes `body` on scalars and yields the results, converted to their dtypes."""
+        block = Block(arg_types=[d.builtin for d in argument_dtypes])
+        outer, self.block = self.block, block
+        try:
+            elements = [Element(self, a, d) for a, d in zip(block.args, argument_dtypes, strict=True)]
+            results = body(*elements)
+            results = results if isinstance(results, tuple) else (results,)
+            self.emit(YieldOp, [self.element(r, d).value for r, d in zip(results, result_dtypes, strict=True)])
+        finally:
+            self.block = outer
+        return Region(block)
+
+    def loop_index(self, dim: int) -> SSAValue:
+        return self.value(IndexOp, (), INDEX, {"dim": IntegerAttr(dim, i64)})
+
+    def load(self, x: Tensor, indices: Sequence[Size]) -> Element:
+        value = self.value(tensor.ExtractOp, (x.value, *(self.index(i) for i in indices)), x.dtype.builtin)
+        return Element(self, value, x.dtype)
+
+    # --- Loops over all elements ---
+
+    def elementwise(
+        self, tensors: Sequence[Tensor], body: Body, dtype: DType | Sequence[DType], sizes: Sequence[Size] | None = None
+    ) -> Any:
+        sizes = self.loop_sizes(tensors, sizes)
+        rank = len(sizes)
+        identity = tuple(range(rank))
+        in_maps = [self._broadcast_map(t, sizes) for t in tensors]
+        out_dtypes = [dtype] if isinstance(dtype, DType) else list(dtype)
+        outs = [self.empty(sizes, d) for d in out_dtypes]
+        count = len(tensors)
+        results = self.generic(
+            tensors, in_maps, outs, [identity] * len(outs), rank, lambda *elements: body(*elements[:count])
+        )
+        return results[0] if isinstance(dtype, DType) else tuple(results)
+
+    def elementwise_over(
+        self, operands: Sequence[tuple[Tensor, Sequence[int]]], sizes: Sequence[Size], body: Body, dtype: DType
     ) -> Tensor:
-        """The part of the last dims that windows reach.
+        for t, dims in operands:
+            for d, size in zip(dims, self.sizes(t), strict=True):
+                self.same_size(sizes[d], size, f"an operand does not have the size of dimension {d}")
+        out = self.empty(sizes, dtype)
+        tensors, maps = [t for t, _ in operands], [tuple(dims) for _, dims in operands]
+        return self.generic(tensors, maps, [out], [tuple(range(len(sizes)))], len(sizes), lambda *e: body(*e[:-1]))[0]
 
-        MLIR drops loops of one step, and then takes what a single window does not reach for a mistake in its size.
+    def _broadcast_map(self, x: Tensor, sizes: Sequence[Size]) -> tuple[int | None, ...]:
+        offset = len(sizes) - x.rank
+        return tuple(None if d == 1 and sizes[offset + i] != 1 else offset + i for i, d in enumerate(x.shape))
+
+    def generate(self, sizes: Sequence[Size], dtype: DType, body: Callable[..., Any]) -> Tensor:
+        rank = len(sizes)
+        out = self.empty(sizes, dtype)
+        identity = tuple(range(rank))
+
+        def with_indices(_: Element) -> Any:
+            return body(*(self.loop_index(i) for i in range(rank)))
+
+        return self.generic([], [], [out], [identity], rank, with_indices)[0]
+
+    # --- Filling ---
+
+    def full(self, sizes: Sequence[Size], value: Any, dtype: DType) -> Tensor:
+        """A tensor with one value everywhere; the value is a number, an Element or a scalar SSA value.
+
+        A splat where it can be: IREE 3.13 loses the bounds of a reduction over a `linalg.fill` (the sum of 125 ones is
+        16), but takes no splats of complex numbers or of dynamic sizes; the engine puts the latter right.
         """
-        lead = x.rank - len(kernel)
+        if dtype.is_complex or not all(isinstance(s, int) for s in sizes):
+            return self.filled(sizes, value, dtype)
+        type_ = tensor_type(tuple(map(static, sizes)), dtype.builtin)
+        return Tensor(self.value(tensor.SplatOp, (self.element(value, dtype).value,), type_), dtype, sizes)
+
+    def filled(self, sizes: Sequence[Size], value: Any, dtype: DType) -> Tensor:
+        return self.fill(self.empty(sizes, dtype), self.element(value, dtype).value)
+
+    def fill(self, out: Tensor, scalar: SSAValue) -> Tensor:
+        key = ("fill", out.value, scalar)
+        found = self._memo.get(key) if self.block is self.entry else None
+        if found is None:
+            region = self.region([out.dtype, out.dtype], lambda value, _: value, [out.dtype])
+            op = self.emit(FillOp, (scalar, out.value), (out.value.type,), _fill_properties(), regions=(region,))
+            found = op.results[0]
+            if self.block is self.entry:
+                self._memo[key] = found
+        return Tensor(found, out.dtype, out._sizes)
+
+    # --- Moving ---
+
+    def reshape(self, x: Tensor, sizes: Sequence[Size]) -> Tensor:
+        old = self.sizes(x)
+        new = list(sizes)
+        if len(old) == len(new) and all(is_same(a, b) for a, b in zip(old, new, strict=True)):
+            return x
+        if any(isinstance(s, int) and s == 0 for s in (*old, *new)):
+            return self.empty(new, x.dtype)
+        if not old or not new:
+            return self.expand(x, [], new) if not old else self.collapse(x, [])
+        groups = tensor_dialect.match_groups(self, old, new)
+        collapsed = self.collapse(x, [g[0] for g in groups])
+        return self.expand(collapsed, [g[1] for g in groups], new)
+
+    def collapse(self, x: Tensor, groups: Sequence[Sequence[int]]) -> Tensor:
+        return tensor_dialect.collapse(self, x, groups)
+
+    def expand(self, x: Tensor, groups: Sequence[Sequence[int]], sizes: Sequence[Size]) -> Tensor:
+        return tensor_dialect.expand(self, x, groups, sizes)
+
+    def transpose(self, x: Tensor, permutation: Sequence[int]) -> Tensor:
+        if list(permutation) == list(range(x.rank)):
+            return x
         sizes = self.sizes(x)
-        for i, (k, o, s, d) in enumerate(zip(kernel, out, strides, dilations, strict=True), lead):
-            if isinstance(k, int) and isinstance(o, int) and k > 0 and o > 0:
-                sizes[i] = (o - 1) * s + (k - 1) * d + 1
-        return self.slice(x, [0] * x.rank, sizes, [1] * x.rank)
+        out = self.empty([sizes[p] for p in permutation], x.dtype)
+        region = self.region([x.dtype, x.dtype], lambda value, _: value, [x.dtype])
+        op = self.emit(
+            TransposeOp,
+            (x.value, out.value),
+            (out.value.type,),
+            {"permutation": i64_array(tuple(permutation))},
+            regions=(region,),
+        )
+        return Tensor(op.results[0], x.dtype, out._sizes)
 
-    def window_reduce(
-        self,
-        x: Tensor,
-        kernel: Sequence[Size],
-        out: Sequence[Size],
-        strides: Sequence[int],
-        dilations: Sequence[int],
-        inits: Sequence[tuple[Any, DType]],
-        body: Body,
-        indexed: bool = False,
-    ) -> list[Tensor]:
-        """Reduce sliding windows over the last dims: `out` windows of `kernel` elements in each of them.
+    def broadcast_to(self, x: Tensor, sizes: Sequence[Size]) -> Tensor:
+        if x.rank == len(sizes) and all(is_same(a, b) for a, b in zip(self.sizes(x), sizes, strict=True)):
+            return x
+        return self.elementwise([x], lambda e: e, x.dtype, sizes)
 
-        `body(element, *accumulators)` gives the new accumulators, which start at `inits`. With `indexed`, its first
-        argument is the list of loop indices: those of the result, then those inside the window.
-        """
-        x = self.covered(x, kernel, out, strides, dilations)
-        n, lead = len(kernel), x.rank - len(kernel)
-        places = tuple(((lead + i, strides[i]), (x.rank + i, dilations[i])) for i in range(n))
-        sizes = [*self.sizes(x)[:lead], *out]
-        return self.windows([x], [(*range(lead), *places)], sizes, kernel, inits, body, indexed)
+    def slice(self, x: Tensor, starts: Sequence[Size], sizes: Sequence[Size], steps: Sequence[Size]) -> Tensor:
+        return tensor_dialect.extract_slice(self, x, starts, sizes, steps)
+
+    def insert_slice(self, source: Tensor, into: Tensor, starts: Sequence[Size], steps: Sequence[Size]) -> Tensor:
+        return tensor_dialect.insert_slice(self, source, into, starts, steps)
+
+    def pad(self, x: Tensor, low: Sequence[Size], high: Sequence[Size], value: Any) -> Tensor:
+        return tensor_dialect.pad(self, x, low, high, value)
+
+    # --- Windows and named ops ---
 
     def windows(
         self,
@@ -133,7 +235,6 @@ class LinalgBuilder(ShapeBuilder):
         body: Body,
         indexed: bool = False,
     ) -> list[Tensor]:
-        """For each element of a result of the given sizes, reduce over a window of `kernel` steps."""
         rank, n = len(sizes), len(kernel)
         outs = [self.filled(sizes, value, dtype) for value, dtype in inits]
         # The kernel's sizes can be seen from no operand but one that has them as its shape.
@@ -153,71 +254,6 @@ class LinalgBuilder(ShapeBuilder):
             reduced=range(rank, rank + n),
         )
 
-    # --- Loops ---
-
-    def loop(
-        self,
-        lower: Size,
-        upper: Size,
-        carried: Sequence[Tensor],
-        body: Callable[[SSAValue, list[Tensor]], Sequence[Tensor]],
-    ) -> list[Tensor]:
-        """`scf.for`: `body(i, carried)` gives the tensors for the next turn; their shapes stay what they are.
-
-        Values that the body makes must not be used after it: ask for the sizes of outer tensors before the loop.
-        IREE 3.13 forgets where in a shared allocation a carried tensor lies, and two computed together then overlap:
-        carry one tensor, and start with `empty`.
-        """
-        types = [t.value.type for t in carried]
-        block = Block(arg_types=[INDEX, *types])
-        outer, self.block = self.block, block
-        try:
-            inside = [Tensor(a, t.dtype, t._sizes) for a, t in zip(block.args[1:], carried, strict=True)]
-            results = body(block.args[0], inside)
-            self.emit(scf.YieldOp, [self.cast(r, t.shape).value for r, t in zip(results, carried, strict=True)])
-        finally:
-            self.block = outer
-        operands = [self.index(lower), self.index(upper), self.index(1), *(t.value for t in carried)]
-        op = self.emit(scf.ForOp, operands, types, regions=(Region(block),))
-        return [Tensor(r, t.dtype, t._sizes) for r, t in zip(op.results, carried, strict=True)]
-
-    def while_loop(
-        self,
-        carried: Sequence[Element],
-        condition: Callable[..., Element],
-        body: Callable[..., Sequence[Element]],
-    ) -> list[Element]:
-        """`scf.while`, also inside a body: `carried = body(*carried)` as long as `condition(*carried)` holds.
-
-        Numbers only: IREE mixes up the sizes of dynamic tensors that a while loop carries.
-        """
-        types = [c.value.type for c in carried]
-
-        def region(function: Callable[..., tuple[type[Operation], list[Element]]]) -> Region:
-            block = Block(arg_types=types)
-            outer, self.block = self.block, block
-            try:
-                terminator, results = function(*(_with_value(c, a) for c, a in zip(carried, block.args, strict=True)))
-                self.emit(terminator, [r.value for r in results])
-            finally:
-                self.block = outer
-            return Region(block)
-
-        before = region(lambda *args: (scf.ConditionOp, [condition(*args), *args]))
-        after = region(lambda *args: (scf.YieldOp, list(body(*args))))
-        op = self.emit(scf.WhileOp, [c.value for c in carried], types, regions=(before, after))
-        return [_with_value(c, r) for c, r in zip(carried, op.results, strict=True)]
-
-    def doublings(self, size: Size) -> Size:
-        """How often 1 must be doubled to reach a size: the passes of a parallel scan or sort."""
-        if isinstance(size, int):
-            return max(size - 1, 0).bit_length()
-        limit, start = self.scalar(size), [self.element(n, dtypes.int64) for n in (0, 1)]
-        passes = self.while_loop(start, lambda _, reach: reach < limit, lambda n, reach: (n + 1, reach + reach))
-        return self.as_index(passes[0])
-
-    # --- Named contractions ---
-
     def named(
         self,
         name: str,
@@ -226,7 +262,6 @@ class LinalgBuilder(ShapeBuilder):
         body: Body,
         properties: dict[str, Attribute] | None = None,
     ) -> Tensor:
-        """A named linalg op that accumulates into `out`."""
         region = self.region([*(t.dtype for t in ins), out.dtype], body, [out.dtype])
         op = self.emit(
             named_op(name),
@@ -240,86 +275,6 @@ class LinalgBuilder(ShapeBuilder):
     def contract(
         self, name: str, ins: Sequence[Tensor], sizes: Sequence[Size], properties: dict[str, Attribute] | None = None
     ) -> Tensor:
-        """A named multiply-and-add; 16-bit floats accumulate in f32, the result is in the accumulator's dtype."""
         dtype = ins[0].dtype.compute
         out = self.filled(sizes, 0, dtype)
         return self.named(name, ins, out, lambda a, b, c: c + a.to(dtype) * b.to(dtype), properties)
-
-    # --- Guards on contents ---
-
-    def check_range(self, indices: Tensor, size: Size, message: str, negative: bool = True) -> None:
-        """Guard that every index is in [-size, size), or in [0, size) where the op takes no negative ones."""
-        numbers = self.known_integers(indices)
-        if numbers is not None and isinstance(size, int):
-            self.guard(all((-size if negative else 0) <= n < size for n in numbers), message)
-            return
-
-        def in_range(e: Element) -> Element:
-            bound = self.element(size, dtypes.int64)
-            wide = e.to(dtypes.int64)
-            return (wide < bound) & (wide >= (-bound if negative else 0))
-
-        self.check_elements(indices, in_range, message)
-
-    def known_integers(self, x: Tensor) -> list[int] | None:
-        """The elements of a small constant; None where they are not known."""
-        owner = x.value.owner
-        attr = owner.properties.get("value") if isinstance(owner, Operation) else None
-        if not x.dtype.is_int or not isinstance(attr, DenseIntOrFPElementsAttr) or len(attr.data.data) > 4096:
-            return None
-        return [int(v) for v in attr.get_values()]
-
-    def check_elements(self, x: Tensor, holds: Callable[[Element], Element], message: str) -> None:
-        """Guard that a condition holds for every element."""
-        if 0 in x.shape:
-            return
-        # Along one dim: IREE 3.13 runs out of stack when it reduces booleans along a dynamic dim and another one.
-        flat = self.reshape(x, [self.product(self.sizes(x))])
-        every = self.reduce([flat], [0], [(True, dtypes.bool_)], lambda e, acc: acc & holds(e))[0]
-        self.guard(self.item(every), message)
-
-    def check_divisor(self, dividend: Any, divisor: Any, dtype: DType) -> None:
-        """Guard that no integer is divided by zero in a dtype; where there is nothing to divide, anything goes."""
-        if not dtype.is_int:
-            return
-        if any(isinstance(v, Tensor) and 0 in v.shape for v in (dividend, divisor)):
-            return
-        if isinstance(divisor, Tensor):
-            numbers = self.known_integers(divisor)
-            if numbers is not None and all(wrap(n, dtype) for n in numbers):
-                return
-            # What is broadcast along an empty dim divides nothing.
-            if isinstance(dividend, Tensor) and None in dividend.shape:
-                divisor = self.broadcast_to(divisor, self.broadcast_sizes(self.sizes(dividend), self.sizes(divisor)))
-            self.check_elements(divisor, lambda e: e.to(dtype) != 0, ZERO_DIVISION)
-            return
-        nothing = self.compare("eq", self.product(self.sizes(dividend)), 0)
-        if not isinstance(divisor, SSAValue):
-            self.guard(wrap(int(divisor), dtype) != 0 or nothing, ZERO_DIVISION)
-            return
-        is_fine = self.scalar_bool(nothing) | (self.scalar(divisor).to(dtype) != 0)
-        self.guard(is_fine.value, ZERO_DIVISION)
-
-    def item(self, x: Tensor) -> SSAValue:
-        """The one element of a tensor as a scalar value."""
-        return self.value(tensor.ExtractOp, (x.value, *[self.index(0)] * x.rank), x.dtype.builtin)
-
-    def number_of(self, x: Tensor, dtype: DType) -> SSAValue:
-        """The one element of a tensor as a scalar of another dtype.
-
-        Converted as a tensor and then taken out: engines compute with scalars of 32 and 64 bits.
-        """
-        return self.item(self.to(x, dtype))
-
-
-def window_properties(strides: Sequence[int], dilations: Sequence[int]) -> dict[str, Attribute]:
-    """The attributes of linalg's convolutions and poolings."""
-    type_ = TensorType(i64, [len(strides)])
-    return {
-        "strides": DenseIntOrFPElementsAttr.from_list(type_, list(strides)),
-        "dilations": DenseIntOrFPElementsAttr.from_list(type_, list(dilations)),
-    }
-
-
-def _with_value(like: Element, value: SSAValue) -> Element:
-    return Element(like.b, value, like.dtype)

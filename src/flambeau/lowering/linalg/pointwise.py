@@ -11,8 +11,8 @@ from flambeau.ir import dtypes
 from flambeau.lowering import complex_functions
 from flambeau.lowering.builder import Tensor
 from flambeau.lowering.element import Element
-from flambeau.lowering.linalg.builder import LinalgBuilder
 from flambeau.lowering.linalg.rules import pointwise
+from flambeau.lowering.verbs import RuleBuilder
 
 # --- Arithmetic ---
 
@@ -42,7 +42,7 @@ def div(x: Element, y: Any) -> Element:
     return x / y
 
 
-def guard_divisor(b: LinalgBuilder, x: Any, y: Any, mode: str | None = "floor") -> None:
+def guard_divisor(b: RuleBuilder, x: Any, y: Any, mode: str | None = "floor") -> None:
     """Integers that are divided by zero make PyTorch raise; floats give infinity or NaN."""
     if mode is not None:
         b.check_divisor(x, y, b.out_dtype)
@@ -506,7 +506,7 @@ def threshold(x: Element, limit: Any, value: Any) -> Element:
     return (x <= limit).select(x.like(value), x)
 
 
-def guard_mixed(b: LinalgBuilder, gradient: Tensor, x: Tensor, *_: Any) -> None:
+def guard_mixed(b: RuleBuilder, gradient: Tensor, x: Tensor, *_: Any) -> None:
     """When PyTorch traces, it gives the dtype of the gradient; when it computes, that of both."""
     if b.out_dtype is not promote_operands([(t.dtype, t.rank) for t in (gradient, x)]):
         raise Unsupported(

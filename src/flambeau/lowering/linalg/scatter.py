@@ -25,7 +25,6 @@ from flambeau.ir import dtypes
 from flambeau.ir.dtypes import DType
 from flambeau.lowering.builder import Size, Tensor
 from flambeau.lowering.element import Element
-from flambeau.lowering.linalg.builder import LinalgBuilder
 from flambeau.lowering.linalg.index import (
     OUT_OF_RANGE,
     at_least_1d,
@@ -39,6 +38,7 @@ from flambeau.lowering.linalg.index import (
     wrapped,
 )
 from flambeau.lowering.linalg.rules import linalg_rule
+from flambeau.lowering.verbs import RuleBuilder
 
 FEW = 4
 """Up to so many updates are compared with each destination instead of sorted."""
@@ -71,7 +71,7 @@ _REDUCTIONS: dict[str, tuple[Combine, Callable[[DType], Any]]] = {
 
 
 def scatter_rows(
-    b: LinalgBuilder,
+    b: RuleBuilder,
     x: Tensor,
     dims: Sequence[int],
     rows: Tensor,
@@ -145,7 +145,7 @@ def scatter_rows(
     return b.generic([], [], [x], [tuple(range(x.rank))], x.rank, walk)[0]
 
 
-def merge_sort(b: LinalgBuilder, x: Tensor) -> Tensor:
+def merge_sort(b: RuleBuilder, x: Tensor) -> Tensor:
     """A 1-d int64 tensor in ascending order."""
     total = b.element(b.size(x, 0), dtypes.int64)
 
@@ -183,7 +183,7 @@ def _static_unravel(k: int, sizes: Sequence[Size]) -> list[Size]:
 
 
 def write_indexed(
-    b: LinalgBuilder,
+    b: RuleBuilder,
     x: Tensor,
     indices: Sequence[Tensor | None],
     values: Tensor,
@@ -216,20 +216,18 @@ def write_indexed(
 
 
 @linalg_rule("aten.index_put", "aten.index_put.hacked_twin", "aten._unsafe_index_put")
-def index_put(
-    b: LinalgBuilder, x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool
-) -> Tensor:
+def index_put(b: RuleBuilder, x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool) -> Tensor:
     return write_indexed(b, x, indices, values, accumulate)
 
 
 @linalg_rule("aten._index_put_impl")
 def index_put_impl(
-    b: LinalgBuilder, x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool, unsafe: bool
+    b: RuleBuilder, x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool, unsafe: bool
 ) -> Tensor:
     return write_indexed(b, x, indices, values, accumulate)
 
 
-def _wide(b: LinalgBuilder, index: Tensor | None) -> Tensor | None:
+def _wide(b: RuleBuilder, index: Tensor | None) -> Tensor | None:
     """An index tensor as int64 before the guard reads it.
 
     With two readers IREE computes the wide one once; with one it repeats the conversion, of the whole tensor, in every
@@ -239,7 +237,7 @@ def _wide(b: LinalgBuilder, index: Tensor | None) -> Tensor | None:
 
 
 def _masked_fill(
-    b: LinalgBuilder, x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool
+    b: RuleBuilder, x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool
 ) -> Tensor | None:
     """`x[:, mask] = value` as a choice, if the value does not depend on which element of the mask it is for."""
     at = [i for i, t in enumerate(indices) if t is not None]
@@ -270,7 +268,7 @@ def _masked_fill(
     return b.elementwise([x, mask, values], choose, x.dtype, sizes)
 
 
-def _check_broadcast(b: LinalgBuilder, values: Tensor, sizes: Sequence[Size]) -> None:
+def _check_broadcast(b: RuleBuilder, values: Tensor, sizes: Sequence[Size]) -> None:
     for have, size in zip(reversed(b.sizes(values)), reversed(sizes), strict=False):
         if not (isinstance(have, int) and have == 1):
             b.same_size(size, have, "the values cannot be broadcast to what is indexed")
@@ -280,7 +278,7 @@ def _check_broadcast(b: LinalgBuilder, values: Tensor, sizes: Sequence[Size]) ->
 
 
 def _index_rows(
-    b: LinalgBuilder,
+    b: RuleBuilder,
     x: Tensor,
     dim: int,
     index: Tensor,
@@ -304,12 +302,12 @@ def _index_rows(
 
 
 @linalg_rule("aten.index_add")
-def index_add(b: LinalgBuilder, x: Tensor, dim: int, index: Tensor, source: Tensor, alpha: Any) -> Tensor:
+def index_add(b: RuleBuilder, x: Tensor, dim: int, index: Tensor, source: Tensor, alpha: Any) -> Tensor:
     source = _source(b, x, dim, index, source)
     return _index_rows(b, x, dim, index, lambda at: _scaled(b, b.load(source, at), alpha), "sum")
 
 
-def _source(b: LinalgBuilder, x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
+def _source(b: RuleBuilder, x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     """As many slices as there are indices; guards that there are, and that they are slices of x."""
     source, flat = at_least_1d(b, source), at_least_1d(b, x)
     wanted = b.sizes(flat)
@@ -320,37 +318,37 @@ def _source(b: LinalgBuilder, x: Tensor, dim: int, index: Tensor, source: Tensor
     return source
 
 
-def _scaled(b: LinalgBuilder, value: Element, alpha: Any) -> Element:
+def _scaled(b: RuleBuilder, value: Element, alpha: Any) -> Element:
     value = value.to(value.dtype.compute)
     return value if isinstance(alpha, (int, float)) and alpha == 1 else value * b.element(alpha, value.dtype)
 
 
 @linalg_rule("aten.index_copy")
-def index_copy(b: LinalgBuilder, x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
+def index_copy(b: RuleBuilder, x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     source = _source(b, x, dim, index, source)
     return _index_rows(b, x, dim, index, lambda at: b.load(source, at), None)
 
 
 @linalg_rule("aten.index_fill.int_Scalar")
-def index_fill_scalar(b: LinalgBuilder, x: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
+def index_fill_scalar(b: RuleBuilder, x: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     return _index_rows(b, x, dim, index, lambda _: b.element(value, x.dtype), None, negative=True)
 
 
 @linalg_rule("aten.index_fill.int_Tensor")
-def index_fill_tensor(b: LinalgBuilder, x: Tensor, dim: int, index: Tensor, value: Tensor) -> Tensor:
+def index_fill_tensor(b: RuleBuilder, x: Tensor, dim: int, index: Tensor, value: Tensor) -> Tensor:
     return _index_rows(b, x, dim, index, lambda _: b.load(value, []), None, negative=True)
 
 
 @linalg_rule("aten.index_reduce")
 def index_reduce(
-    b: LinalgBuilder, x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, include_self: bool
+    b: RuleBuilder, x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, include_self: bool
 ) -> Tensor:
     source = _source(b, x, dim, index, source)
     return _index_rows(b, x, dim, index, lambda at: b.load(source, at), reduce, include_self)
 
 
 @linalg_rule("aten.put")
-def put(b: LinalgBuilder, x: Tensor, index: Tensor, source: Tensor, accumulate: bool) -> Tensor:
+def put(b: RuleBuilder, x: Tensor, index: Tensor, source: Tensor, accumulate: bool) -> Tensor:
     sizes = b.sizes(x)
     flat = b.reshape(x, [b.product(sizes)])
     source = b.reshape(source, [b.product(b.sizes(source))])
@@ -364,7 +362,7 @@ def put(b: LinalgBuilder, x: Tensor, index: Tensor, source: Tensor, accumulate: 
 
 
 def _scatter(
-    b: LinalgBuilder, x: Tensor, dim: int, index: Tensor, src: Any, reduce: str | None, include_self: bool = True
+    b: RuleBuilder, x: Tensor, dim: int, index: Tensor, src: Any, reduce: str | None, include_self: bool = True
 ) -> Tensor:
     if x.rank == 0 or index.rank == 0:
         flat_src = at_least_1d(b, src) if isinstance(src, Tensor) else src
@@ -402,7 +400,7 @@ def _scatter(
 
 
 def _unrepeated(
-    b: LinalgBuilder, index: Tensor, candidates: Sequence[int], sizes: Sequence[Size]
+    b: RuleBuilder, index: Tensor, candidates: Sequence[int], sizes: Sequence[Size]
 ) -> tuple[Tensor, list[int]]:
     """The index tensor before it was expanded, with size 1 in the dims where it repeats itself, and these dims.
 
@@ -433,23 +431,23 @@ def _same_size(a: Size, b: Size) -> bool:
 
 
 @linalg_rule("aten.scatter.src", "aten.scatter.value")
-def scatter(b: LinalgBuilder, x: Tensor, dim: int, index: Tensor, src: Any) -> Tensor:
+def scatter(b: RuleBuilder, x: Tensor, dim: int, index: Tensor, src: Any) -> Tensor:
     return _scatter(b, x, dim, index, src, None)
 
 
 @linalg_rule("aten.scatter.reduce", "aten.scatter.value_reduce")
-def scatter_with(b: LinalgBuilder, x: Tensor, dim: int, index: Tensor, src: Any, reduce: str) -> Tensor:
+def scatter_with(b: RuleBuilder, x: Tensor, dim: int, index: Tensor, src: Any, reduce: str) -> Tensor:
     return _scatter(b, x, dim, index, src, reduce)
 
 
 @linalg_rule("aten.scatter_add")
-def scatter_add(b: LinalgBuilder, x: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
+def scatter_add(b: RuleBuilder, x: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     return _scatter(b, x, dim, index, src, "sum")
 
 
 @linalg_rule("aten.scatter_reduce.two")
 def scatter_reduce(
-    b: LinalgBuilder, x: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, include_self: bool
+    b: RuleBuilder, x: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, include_self: bool
 ) -> Tensor:
     return _scatter(b, x, dim, index, src, reduce, include_self)
 
@@ -458,7 +456,7 @@ def scatter_reduce(
 
 
 @linalg_rule("aten.masked_scatter")
-def masked_scatter(b: LinalgBuilder, x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
+def masked_scatter(b: RuleBuilder, x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     sizes = b.broadcast_sizes(b.sizes(x), b.sizes(mask))
     total = b.product(sizes)
     available = b.product(b.sizes(source))

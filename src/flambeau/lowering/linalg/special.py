@@ -20,8 +20,8 @@ import numpy as np
 from flambeau.ir import dtypes
 from flambeau.lowering.builder import Tensor
 from flambeau.lowering.element import Element
-from flambeau.lowering.linalg.builder import LinalgBuilder
 from flambeau.lowering.linalg.rules import linalg_rule, pointwise
+from flambeau.lowering.verbs import RuleBuilder
 
 INF, NAN = float("inf"), float("nan")
 EULER = 0.57721566490153286
@@ -129,7 +129,7 @@ def binary_parts(x: Element) -> tuple[Element, Element, Element]:
 
 
 @linalg_rule("prims.frexp", "aten.frexp.Tensor")
-def frexp(b: LinalgBuilder, x: Tensor) -> tuple[Tensor, Tensor]:
+def frexp(b: RuleBuilder, x: Tensor) -> tuple[Tensor, Tensor]:
     def body(e: Element) -> tuple[Element, Element]:
         e = e.to(x.dtype.compute)
         is_finite = ~(e.isinf() | e.isnan())

@@ -9,7 +9,28 @@ from typing import Any, TypeVar
 from xdsl.dialects.builtin import TensorType, UnregisteredOp
 from xdsl.ir import Attribute, Operation, SSAValue
 
+from flambeau.ir import dtypes
+from flambeau.lowering.element import Element
+
 T = TypeVar("T")
+
+POSITION = dtypes.int64
+"""The dtype of positions."""
+
+KINDS = {
+    "arith.addf": "add", "arith.addi": "add", "complex.add": "add", "arith.mulf": "mul", "arith.muli": "mul",
+    "complex.mul": "mul", "arith.maximumf": "max", "arith.maxsi": "max", "arith.maxui": "maxu",
+    "arith.minimumf": "min", "arith.minsi": "min", "arith.minui": "minu", "arith.andi": "and", "arith.ori": "or",
+    "arith.xori": "xor",
+}  # fmt: skip
+"""Ops that combine an accumulator with a term."""
+
+JOINS: dict[str, Callable[[Element, Element], Element]] = {
+    "add": lambda a, b: a + b, "mul": lambda a, b: a * b, "max": lambda a, b: a.maximum(b),
+    "min": lambda a, b: a.minimum(b), "maxu": lambda a, b: a.maximum(b), "minu": lambda a, b: a.minimum(b),
+    "and": lambda a, b: a & b, "or": lambda a, b: a | b, "xor": lambda a, b: a ^ b,
+}  # fmt: skip
+"""What two elements give together, in reductions and scatters."""
 
 
 def by_identity(function: Callable[[Any], T]) -> Callable[[Any], T]:
@@ -35,6 +56,13 @@ def shape_in(type_: Any) -> tuple[int | None, ...]:
 def shape_of(value: SSAValue) -> tuple[int | None, ...]:
     """The shape of a tensor value; None where it is dynamic."""
     return shape_in(value.type)
+
+
+def element_of(value: SSAValue) -> Any:
+    """The type of a tensor value's elements."""
+    type_ = value.type
+    assert isinstance(type_, TensorType)
+    return type_.element_type
 
 
 def sizes_meet(shapes: Sequence[tuple[int | None, ...]]) -> bool:
