@@ -21,7 +21,7 @@ from flambeau.ir.dtypes import DType
 from flambeau.lowering.builder import INDEX, LoweringBuilder, Size, Tensor, i64_array, static, tensor_type, wrap
 from flambeau.lowering.element import Element
 from flambeau.lowering.stablehlo.vocabulary import CONVERSIONS, RULES, SAME, element_of, flipped
-from flambeau.lowering.whole.builder import JOINS, WholeBuilder
+from flambeau.lowering.whole.builder import WholeBuilder
 from flambeau.lowering.whole.values import reduction_of, shape_of
 
 _REDUCERS = {
@@ -117,7 +117,7 @@ class StablehloBuilder(WholeBuilder):
         if have == wanted:
             # A dim that is dynamic on both sides is that of the loop already.
             return value
-        # From where it began: two in a row IREE makes one, and forgets what it was told about the dims.
+        # A broadcast of a broadcast is one, of where it began.
         source = self.broadcast_from.get(value, value)
         made = self._broadcast(source, shape_of(source), wanted, sizes)
         self.broadcast_from[made] = source
@@ -263,23 +263,7 @@ class StablehloBuilder(WholeBuilder):
         return self.make("gather", (x.value, joined), tensor_type(wanted, element_of(x.value)), properties)
 
     def scattered(self, x: Tensor, rows: Tensor, updates: Tensor, combine: str | None) -> Tensor:
-        """Scattered into a tensor of its own, then combined with x.
-
-        IREE 3.13 scatters in place, into the buffer of an argument even, which the updates may be read from.
-        """
-        if any(None in t.shape for t in (x, rows, updates)):
-            # IREE's scatter of dynamic sizes gives wrong numbers.
-            return super().scattered(x, rows, updates, combine)
-        sizes, dtype = self.sizes(x), x.dtype
-        neutral = {"add": 0, "mul": 1, "max": dtype.min, "min": dtype.max, None: 0}[combine]
-        alone = self._scattered(self.full(sizes, neutral, dtype), rows, updates, combine)
-        if combine is None:
-            hits = self.full(self.sizes(updates), 1, dtypes.int32)
-            hit = self._scattered(self.full(sizes, 0, dtypes.int32), rows, hits, None)
-            return self.elementwise([hit, alone, x], lambda h, new, old: (h != 0).select(new, old), dtype, sizes)
-        return self.elementwise([x, alone], JOINS[combine], dtype, sizes)
-
-    def _scattered(self, x: Tensor, rows: Tensor, updates: Tensor, combine: str | None) -> Tensor:
+        """`stablehlo.scatter` of whole rows."""
         numbers = stablehlo.scatter_dimension_numbers(
             update_window_dims=(1,),
             inserted_window_dims=(0,),
@@ -379,12 +363,15 @@ class StablehloBuilder(WholeBuilder):
         body: Any,
         indexed: bool = False,
     ) -> list[Tensor]:
-        x = self.covered(x, kernel, out, strides, dilations)
-        # A single window is cut wrongly by IREE 3.13.
-        is_static = all(isinstance(s, int) for s in (*kernel, *self.sizes(x))) and 1 not in out
-        if indexed or len(inits) != 1 or not is_static:
-            # IREE takes windows over static shapes only; what remains is each step of the window in turn.
+        if indexed or len(inits) != 1 or not all(isinstance(k, int) for k in kernel):
+            # There is an op for constant windows only; what remains is each step of the window in turn.
             return super().window_reduce(x, kernel, out, strides, dilations, inits, body, indexed)
+        lead = x.rank - len(kernel)
+        reach = [
+            self.add(self.mul(self.sub(o, 1), s), self.add(self.mul(self.sub(k, 1), d), 1))
+            for k, o, s, d in zip(kernel, out, strides, dilations, strict=True)
+        ]
+        x = self.slice(x, [0] * x.rank, [*self.sizes(x)[:lead], *reach], [1] * x.rank)
         (init, dtype), sizes = inits[0], self.sizes(x)
         with self.frame(sizes):
             result = body(Element(self, x.value, x.dtype), self._accumulator(dtype))

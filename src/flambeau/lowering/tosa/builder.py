@@ -190,9 +190,6 @@ class TosaBuilder(AccessBuilder):
             neutral = {"max": dtype.min, "add": 0 if dtype.is_float else None}
             if reduction is None or neutral.get(reduction.kind) != init:
                 return None
-            if reduction.kind == "add" and None in x.shape[lead:]:
-                # IREE averages only planes whose size it knows.
-                return None
             x = Tensor(self.spread(reduction.term, sizes), dtype, sizes)
         # Windows end with the input.
         reach = [

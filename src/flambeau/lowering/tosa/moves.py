@@ -49,13 +49,8 @@ class MoveBuilder(ElementBuilder):
                 return self.known(spread, self.logical(value))
         times = [w if h == 1 and w is not None else 1 for h, w in zip(have, wanted, strict=True)]
         if any(t != 1 for t in times):
-            if have.count(None) > 1:
-                # IREE's tile takes one size that is not known.
-                every = self.known(np.broadcast_to(np.array(True), times), i1)
-                value = self.on("select", (every, value, value), element_of(value))
-            else:
-                shape = tuple(t if t != 1 else h for t, h in zip(times, have, strict=True))
-                value = self.make("tile", (value, self.shape_value(times)), tensor_type(shape, element_of(value)))
+            shape = tuple(t if t != 1 else h for t, h in zip(times, have, strict=True))
+            value = self.make("tile", (value, self.shape_value(times)), tensor_type(shape, element_of(value)))
         for i, size in enumerate(sizes):
             if have[i] == 1 and isinstance(size, SSAValue):
                 value = self._stretched(value, i, size)
