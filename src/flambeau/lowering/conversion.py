@@ -300,8 +300,6 @@ class Lowering(Conversion):
         assert isinstance(type_, BuiltinTensorType)
         value = op.value
         attr: Attribute
-        if isinstance(value, DenseResourceAttr) and dtype.size == 16:
-            return self._pairs(value, dtype, old.shape or ())
         if isinstance(value, DenseResourceAttr):
             attr = DenseResourceAttr(value.resource_handle, type_)
         elif isinstance(value, DenseIntOrFPElementsAttr):
@@ -309,16 +307,6 @@ class Lowering(Conversion):
         else:
             raise Unsupported(f"a literal of kind {value.name}")
         return Tensor(self.builder.dense(attr, type_), dtype)
-
-    def _pairs(self, value: DenseResourceAttr, dtype: DType, shape: tuple[int | None, ...]) -> Tensor:
-        """A complex128 weight as pairs of f64: IREE 3.13 dies of parameters with elements of 16 bytes."""
-        rule = self.rules.get("aten.view_as_complex")
-        if rule is None:
-            raise Unsupported(f"a weight of {dtype}")
-        pairs = tensor_type((*shape, 2), dtype.real.builtin)
-        self.builder.context = RuleContext(((shape, dtype),))
-        attr = DenseResourceAttr(value.resource_handle, pairs)
-        return rule(self.builder, Tensor(self.builder.dense(attr, pairs), dtype.real))
 
     def _returned(self, value: SSAValue) -> SSAValue:
         b = self.builder

@@ -41,14 +41,6 @@ _SIMPLE_INT: dict[str, tuple[type[Operation], dict[str, Any]]] = {
     "sub": (arith.SubiOp, _FLAGS),
     "mul": (arith.MuliOp, _FLAGS),
 }
-# Turns, in parts whose products with a count of them are exact, and what is left. 710 is nearly 113 turns, and
-# 10838702 is yet more nearly 1725033 of them.
-_Turns = tuple[float, tuple[float, ...], tuple[float, ...]]
-_MANY_TURNS: tuple[_Turns, ...] = (
-    (10838702.0, (10838016.0, 686.0), (-7.6400950141793222e-08,)),
-    (710.0, (710.0,), (-6.029009819030762e-05, 1.3914622001745921e-09)),
-)
-_TURN: _Turns = (2 * pymath.pi, (6.28125,), (1.9350051879882812e-03, 3.0199159819567529e-07))
 _BOOL_OPS: dict[str, type[Operation]] = {"add": arith.OrIOp, "mul": arith.AndIOp, "sub": arith.XOrIOp}
 
 
@@ -509,42 +501,13 @@ class Element:
         return self._unary(math.Log1pOp, complex.Log1pOp)
 
     def sin(self) -> Element:
-        if self.dtype.is_complex:
-            return self._unary(math.SinOp, complex.SinOp)
-        halves, rest = self._without_turns(1 / 2)
-        sin = abs(rest)._unary(math.SinOp).copysign(rest)
-        return (self == 0).select(self, halves.is_odd().select(-sin, sin))
+        return self._unary(math.SinOp, complex.SinOp)
 
     def cos(self) -> Element:
-        if self.dtype.is_complex:
-            return self._unary(math.CosOp, complex.CosOp)
-        return abs(self._without_turns(1)[1])._unary(math.CosOp)
+        return self._unary(math.CosOp, complex.CosOp)
 
     def tan(self) -> Element:
-        if self.dtype.is_complex:
-            return self._unary(math.TanOp, complex.TanOp)
-        # Near a pole all depends on the distance to it.
-        quarters, rest = self._without_turns(1 / 4)
-        sin, cos = abs(rest)._unary(math.SinOp).copysign(rest), abs(rest)._unary(math.CosOp)
-        return (self == 0).select(self, quarters.is_odd().select(-cos / sin, sin / cos))
-
-    def _without_turns(self, share: float) -> tuple[Element, Element]:
-        """Take away turns: many, some, then the last few by a share of one. Gives how many those were, and the rest.
-
-        IREE's sine and cosine lose digits from 1e3 on, and all of them for small negative numbers. Up to 4e10 what is
-        taken away is exact; the rest of it waits until the number is small.
-        """
-        turn, parts, left = _TURN
-        last = (turn * share, tuple(part * share for part in parts), tuple(part * share for part in left))
-        rest, count, late = self, self, []
-        for size, exact, remains in (*_MANY_TURNS, last):
-            count = (rest * (1 / size)).round()
-            for part in exact:
-                rest = rest - count * part
-            late += [count * part for part in remains]
-        for inexact in late:
-            rest = rest - inexact
-        return count, rest
+        return self._unary(math.TanOp, complex.TanOp)
 
     def is_odd(self) -> Element:
         """Whether a whole number is odd."""
@@ -573,14 +536,7 @@ class Element:
         return ((1 - self) * (1 + self)).sqrt().atan2(self)
 
     def erf(self) -> Element:
-        if self.dtype is not dtypes.float64:
-            return self._unary(math.ErfOp)
-        # IREE has none for 64 bits. A series of positive terms, so that nothing cancels; from 6 on it is 1.
-        x = abs(self).minimum(6.0)
-        square, total = x * x, x.like(1)
-        for n in range(110, 0, -1):
-            total = total * square * (2 / (2 * n + 1)) + 1
-        return (total * x * (-square).exp() * (2 / pymath.sqrt(pymath.pi))).copysign(self)
+        return self._unary(math.ErfOp)
 
     def sinh(self) -> Element:
         # Through expm1: the plain formula loses all digits near zero.

@@ -338,8 +338,6 @@ class RuleBuilder(LoweringBuilder, ABC):
         """`scf.for`: `body(i, carried)` gives the tensors for the next turn; their shapes stay what they are.
 
         Values that the body makes must not be used after it: ask for the sizes of outer tensors before the loop.
-        IREE 3.13 forgets where in a shared allocation a carried tensor lies, and two computed together then overlap:
-        carry one tensor, and start with `empty`.
         """
         types = [t.value.type for t in carried]
         block = Block(arg_types=[INDEX, *types])
@@ -360,10 +358,7 @@ class RuleBuilder(LoweringBuilder, ABC):
         condition: Callable[..., Element],
         body: Callable[..., Sequence[Element]],
     ) -> list[Element]:
-        """`scf.while`, also inside a body: `carried = body(*carried)` as long as `condition(*carried)` holds.
-
-        Numbers only: IREE mixes up the sizes of dynamic tensors that a while loop carries.
-        """
+        """`scf.while` on numbers, also inside a body: `carried = body(*carried)` while `condition(*carried)` holds."""
         types = [c.value.type for c in carried]
 
         def region(function: Callable[..., tuple[type[Operation], list[Element]]]) -> Region:
@@ -428,9 +423,8 @@ class RuleBuilder(LoweringBuilder, ABC):
         """Guard that a condition holds for every element."""
         if 0 in x.shape:
             return
-        # Along one dim: IREE 3.13 runs out of stack when it reduces booleans along a dynamic dim and another one.
-        flat = self.reshape(x, [self.product(self.sizes(x))])
-        every = self.reduce([flat], [0], [(True, dtypes.bool_)], lambda e, acc: acc & holds(e))[0]
+        x = x if x.rank else self.reshape(x, [1])
+        every = self.reduce([x], range(x.rank), [(True, dtypes.bool_)], lambda e, acc: acc & holds(e))[0]
         self.guard(self.item(every), message)
 
     def check_divisor(self, dividend: Any, divisor: Any, dtype: DType) -> None:

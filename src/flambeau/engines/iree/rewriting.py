@@ -6,15 +6,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from xdsl.dialects.builtin import DenseArrayBase, ModuleOp
+from xdsl.dialects.builtin import DenseArrayBase, ModuleOp, UnregisteredOp
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from flambeau.dialects import stablehlo
 from flambeau.ir import dtypes
 from flambeau.ir.builder import erase
 from flambeau.ir.dtypes import DType
-from flambeau.lowering.builder import Size
+from flambeau.lowering.builder import Size, Tensor
 from flambeau.lowering.linalg.builder import LinalgBuilder
+
+_BARRIER = UnregisteredOp.with_name("iree_tensor_ext.compute_barrier.start")
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,15 @@ def stablehlo_before(
     assert op.parent is not None
     op.parent.insert_op_before(new, op)
     return new.results[0]
+
+
+def computed_once(b: LinalgBuilder, x: Tensor) -> Tensor:
+    """A tensor of any size that IREE does not compute again inside of the loops that read it."""
+    sizes = b.sizes(x)
+    open_sizes = [size for size in sizes if isinstance(size, SSAValue)]
+    barrier = _BARRIER.create(operands=[x.value, *open_sizes], result_types=[x.value.type], location=b.location)
+    b.insert(barrier)
+    return Tensor(barrier.results[0], x.dtype, sizes)
 
 
 def set_apart(op: Operation, index: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import Any
@@ -12,7 +13,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from flambeau.dialects import stablehlo
 from flambeau.engines.errors import EngineError
-from flambeau.engines.iree.rewriting import Rewrite, builder_before, dtype_of, set_apart
+from flambeau.engines.iree.rewriting import Rewrite, builder_before, dtype_of
 from flambeau.ir import dtypes
 from flambeau.lowering.builder import Size, Tensor
 from flambeau.lowering.element import Element
@@ -65,11 +66,31 @@ def _gather(b: LinalgBuilder, op: Operation) -> Tensor:
     return b.generate(sizes, x.dtype, element)
 
 
-def _is_open_convolution(op: Operation) -> bool:
-    """Whether more than the batch is dynamic. Ours have their dims in one order, and no batch groups."""
-    (_, *opened), kernel = (shape_of(v) for v in op.operands)
-    is_ours = op.properties["dimension_numbers"] == _in_order(len(kernel) - 2)
-    return is_ours and None in (*opened, *kernel)
+def _is_awkward_convolution(op: Operation) -> bool:
+    """Whether IREE does not take a convolution, or gets it wrong. Ours have their dims in one order.
+
+    It takes dynamic sizes of the batch only, and none at all in groups; dies of complex numbers that are padded or
+    spread; has no grouped convolution whose result is wider than its operands; and trips over what lies behind a single
+    window.
+    """
+    (batch, *places), kernel = (shape_of(v) for v in op.operands)
+    n = len(kernel) - 2
+    if op.properties["dimension_numbers"] != _in_order(n):
+        return False
+    groups: Any = op.properties["feature_group_count"]
+    in_groups, narrow, wide = groups.value.data > 1, dtype_of(op.operands[0]), dtype_of(op.results[0])
+    if None in (*places, *kernel) or (in_groups and (batch is None or narrow.size < wide.size)):
+        return True
+    edges: Any = op.properties["padding"]
+    given = list(edges.get_values())
+    spread, dilations = _numbers(op, "lhs_dilation", n), _numbers(op, "rhs_dilation", n)
+    if wide.is_complex and any(number > 0 for number in (*given, *(s - 1 for s in spread))):
+        return True
+    return any(
+        shape_of(op.results[0])[2 + i] == 1
+        and (places[1 + i] - 1) * spread[i] + given[2 * i] + given[2 * i + 1] > (kernel[2 + i] - 1) * dilations[i]  # type: ignore[operator]
+        for i in range(n)
+    )
 
 
 def _product(b: LinalgBuilder, op: Operation) -> Tensor:
@@ -134,10 +155,41 @@ def _size(part: SSAValue, b: LinalgBuilder) -> Size:
     raise EngineError("a dynamic op whose shape is not made of sizes")
 
 
-def _set_indices_apart(op: Operation) -> None:
-    """Keep IREE 3.13 from moving reshapes into the indices of a scatter, whose shape it then finds wrong."""
-    if None not in shape_of(op.operands[len(op.results)]):
-        set_apart(op, len(op.results))
+def _is_awkward_window(op: Operation) -> bool:
+    """Whether windows are over a dynamic size, which IREE does not take, or one is single, which it cuts wrongly."""
+    window: Any = op.properties["window_dimensions"]
+    plain = not {"padding", "base_dilations"} & op.properties.keys()
+    single = any(k > 1 and size == 1 for k, size in zip(window.get_values(), shape_of(op.results[0]), strict=True))
+    return plain and len(op.results) == 1 and (single or _is_dynamic(op)) and _reducer(op) is not None
+
+
+def _windows(b: LinalgBuilder, op: Operation) -> Tensor:
+    x, combine = _operand(op, 0), _reducer(op)
+    assert combine is not None
+    kernel, strides, dilations = (
+        _numbers(op, f"window_{name}", x.rank) for name in ("dimensions", "strides", "dilations")
+    )
+    lead = next((i for i, k in enumerate(kernel) if k > 1), x.rank - 1)
+    out = [
+        b.add(b.floordiv(b.sub(b.sub(size, (k - 1) * d), 1), s), 1)
+        for size, k, s, d in zip(b.sizes(x), kernel, strides, dilations, strict=True)
+    ]
+    start = Element(b, b.value(tensor.ExtractOp, (op.operands[1],), x.dtype.builtin), x.dtype)
+    return b.window_reduce(x, kernel[lead:], out[lead:], strides[lead:], dilations[lead:], [(start, x.dtype)], combine)[
+        0
+    ]
+
+
+_REDUCERS: dict[str, Callable[[Element, Element], Element]] = {
+    "stablehlo.add": operator.add, "stablehlo.multiply": operator.mul, "stablehlo.maximum": Element.maximum,
+    "stablehlo.minimum": Element.minimum, "stablehlo.and": operator.and_, "stablehlo.or": operator.or_,
+}  # fmt: skip
+
+
+def _reducer(op: Operation) -> Callable[[Element, Element], Element] | None:
+    """What the region of an op does to two elements; None where that is more than one op."""
+    inner = list(op.regions[0].block.ops)
+    return _REDUCERS.get(inner[0].name) if len(inner) == 2 else None
 
 
 def _operand(op: Operation, index: int) -> Tensor:
@@ -153,7 +205,8 @@ _TAKEN_OVER: dict[str, Dynamic] = {
     "stablehlo.concatenate": (_is_dynamic, _concatenation),
     # IREE reshapes rows, columns and factors of outer products, which fails at dynamic sizes.
     "stablehlo.dot_general": (_is_dynamic, _product),
-    "stablehlo.convolution": (_is_open_convolution, _convolution),
+    "stablehlo.convolution": (_is_awkward_convolution, _convolution),
+    "stablehlo.reduce_window": (_is_awkward_window, _windows),
 }
 """Whether an op is one that IREE does not take, and what it is in linalg."""
 
@@ -170,4 +223,3 @@ def _replace(op: Operation) -> SSAValue:
 
 
 DYNAMIC_OPS = Rewrite(_found, _replace)
-SCATTERS = Rewrite(lambda module: (op for op in module.walk() if op.name == "stablehlo.scatter"), _set_indices_apart)

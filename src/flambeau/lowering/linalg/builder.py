@@ -151,8 +151,7 @@ class LinalgBuilder(RuleBuilder):
     def full(self, sizes: Sequence[Size], value: Any, dtype: DType) -> Tensor:
         """A tensor with one value everywhere; the value is a number, an Element or a scalar SSA value.
 
-        A splat where it can be: IREE 3.13 loses the bounds of a reduction over a `linalg.fill` (the sum of 125 ones is
-        16), but takes no splats of complex numbers or of dynamic sizes; the engine puts the latter right.
+        `tensor.splat` where sizes are static and elements are no complex numbers, which it does not take.
         """
         if dtype.is_complex or not all(isinstance(s, int) for s in sizes):
             return self.filled(sizes, value, dtype)

@@ -5,7 +5,7 @@ continued fraction; right of it Q is D times Legendre's continued fraction. Both
 steps, so that one chain computes either. Where x is near a great a both are slow; there Temme's expansion holds, whose
 coefficients are computed here from their recurrence. The other function is one minus what was computed, but for the
 least a, where Q has a series of its own: the lesser of P and Q keeps its digits everywhere. f64 takes more terms of
-all, for some twelve digits (nine of Q for the least a, where IREE's expm1 has no more); PyTorch has nine in places.
+all, for some twelve digits (nine of Q for the least a, if the engine's expm1 has no more); PyTorch has nine in places.
 """
 
 from __future__ import annotations

@@ -77,14 +77,11 @@ def doubling_passes(
         width = b.element(1, dtypes.int64) << b.scalar(number)
 
         def read(position: Element) -> Element:
-            # The first pass reads x by itself instead of finding it in what is carried: where IREE packs the starting
-            # values of two loops into one buffer, the second loop gets those of the first.
-            at = [b.as_index(position)]
-            return (width == 1).select(b.load(x, at), b.load(carried[0], at))
+            return b.load(carried[0], [b.as_index(position)])
 
         return [b.generate([size], dtypes.int64, lambda i: step(width, read, b.scalar(i)))]
 
-    return b.loop(0, b.maximum(b.doublings(size), 1), [b.empty([size], dtypes.int64)], turn)[0]
+    return b.loop(0, b.doublings(size), [x], turn)[0]
 
 
 def prefix_sum(b: RuleBuilder, x: Tensor) -> Tensor:

@@ -45,18 +45,11 @@ def scan(b: RuleBuilder, x: Tensor, dim: int, combine: Combine) -> Tensor:
         return x
 
     def turn(k: SSAValue, running: list[Tensor]) -> list[Tensor]:
-        # The first turn reads x, not what the loop carries, which starts without contents (see RuleBuilder.loop).
-        is_first = b.compare("eq", k, 0)
-        assert isinstance(is_first, SSAValue)
-
-        def load(index: Sequence[Size]) -> Element:
-            return Element(b, is_first, dtypes.bool_).select(b.load(x, index), b.load(running[0], index))
-
         shift = b.value(arith.ShLIOp, (b.index(1), k), INDEX, _NO_FLAGS)
-        return [_take_in(b, load, sizes, x.dtype, dim, shift, combine)]
+        return [_take_in(b, partial(b.load, running[0]), sizes, x.dtype, dim, shift, combine)]
 
-    turns = _bit_length(b, b.sub(b.maximum(length, 2), 1))
-    return b.loop(0, turns, [b.empty(sizes, x.dtype)], turn)[0]
+    turns = _bit_length(b, b.sub(b.maximum(length, 1), 1))
+    return b.loop(0, turns, [x], turn)[0]
 
 
 def _take_in(
@@ -70,8 +63,8 @@ def _take_in(
 ) -> Tensor:
     """Combine each element with the one `shift` places before it; the first ones have none.
 
-    Both are loaded in the body. Were the tensor an operand, IREE would fuse each step into the next, over and over;
-    and adding a slice to a later slice in place, it reads what it has already written.
+    Both are loaded in the body. Were the tensor an operand, the fusion of elementwise ops would compute each step
+    inside the next, over and over.
     """
 
     def body(*index: SSAValue) -> Element:

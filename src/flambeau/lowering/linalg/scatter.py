@@ -7,7 +7,7 @@ from the side of the destination: each element asks which updates are meant for 
 destination (a merge sort whose passes are parallel loops, each a log2(n) search), and each destination row finds its
 run of updates by bisection and walks it in order; the last one wins where the op overwrites.
 
-Measured on IREE's CPU (1000 rows of 64 added into 500): a loop over the updates with insert_slice takes 12 ms, since
+Measured on a CPU (1000 rows of 64 added into 500): a loop over the updates with insert_slice takes 12 ms, since
 every turn is a dispatch; a dense reduction over destinations x updates 20 ms; this well under 1 ms, and it grows as
 n log2(n)^2 where the dense form grows as n * m. A few updates (a KV cache gets one row) are compared directly.
 """
@@ -228,11 +228,7 @@ def index_put_impl(
 
 
 def _wide(b: RuleBuilder, index: Tensor | None) -> Tensor | None:
-    """An index tensor as int64 before the guard reads it.
-
-    With two readers IREE computes the wide one once; with one it repeats the conversion, of the whole tensor, in every
-    pass of the sort, on the stack.
-    """
+    """An index tensor as int64, converted once for the guard and for every pass of the sort."""
     return b.to(index, dtypes.int64) if index is not None and index.dtype is dtypes.int32 else index
 
 

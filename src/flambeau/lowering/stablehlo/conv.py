@@ -26,11 +26,8 @@ def convolution(
     output_padding: Sequence[Any],
     groups: int,
 ) -> Tensor:
-    # IREE 3.13 dies of complex numbers that are padded inside of a convolution (a transposed one spreads them first),
-    # and takes no depthwise convolution with a result that is wider than its operands.
-    is_complex = transposed and x.dtype.is_complex
-    is_narrow = groups != 1 and x.dtype.size < x.dtype.compute.size
-    if (groups != 1 and None in x.shape) or None in weight.shape or is_complex or is_narrow:
+    if transposed and None in weight.shape:
+        # Its padding, an attribute, depends on the kernel.
         return by_linalg(b, x, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
     n = weight.rank - 2
     stride, padding, dilation = per_dim(stride, n), per_dim(padding, n), per_dim(dilation, n)
@@ -38,36 +35,20 @@ def convolution(
     if not all(isinstance(v, int) for v in (*stride, *padding, *dilation, *extra, groups)):
         raise Unsupported("a convolution whose parameters are not constants")
     batched = x if x.rank == n + 2 else b.unsqueeze(x, 0)
-    kernel = b.sizes(weight)[2:]
-    if not all(isinstance(k, int) for k in kernel):
-        raise Unsupported("a convolution whose kernel size is not a constant")
-    windows = [d * (k - 1) for k, d in zip(kernel, dilation, strict=True)]  # type: ignore[operator]
+    windows = [b.mul(d, b.sub(k, 1)) for k, d in zip(b.sizes(weight)[2:], dilation, strict=True)]
     places = b.sizes(batched)[2:]
     if transposed:
         spread, step = stride, [1] * n
         edges = [(w - p, w - p + e) for w, p, e in zip(windows, padding, extra, strict=True)]
         weight = _turned(b, weight, groups)
-        long = [b.add(b.mul(b.sub(size, 1), s), 1) for size, s in zip(places, spread, strict=True)]
+        places = [b.add(b.mul(b.sub(size, 1), s), 1) for size, s in zip(places, spread, strict=True)]
     else:
         spread, step = [1] * n, list(stride)
         edges = [(p, p) for p in padding]
-        long = list(places)
-    out: list[Size] = []
-    for size, (low, high), w, s in zip(long, edges, windows, step, strict=True):
-        room = b.sub(b.add(size, low + high), w + 1)
-        b.guard(b.compare("sge", room, 0), "the kernel is larger than the padded input")
-        out.append(b.add(b.floordiv(room, s), 1))
-    if not transposed:
-        batched, edges = _cut(b, batched, edges, windows, out)
-    sizes = [b.size(batched, 0), b.size(weight, 0), *out]
-    b.same_size(
-        b.size(batched, 1), b.mul(b.size(weight, 1), groups), "the input's channels are not those of the weight"
-    )
+    sizes = [b.size(batched, 0), b.size(weight, 0), *_places(b, places, edges, windows, step)]
+    channels = b.mul(b.size(weight, 1), groups)
+    b.same_size(b.size(batched, 1), channels, "the input's channels are not those of the weight")
     dtype = x.dtype.compute
-    if dtype.is_complex and any(low > 0 or high > 0 for low, high in edges):
-        sides = [[0, 0, *(max(e[i], 0) for e in edges)] for i in (0, 1)]
-        batched = b.pad(batched, sides[0], sides[1], 0)
-        edges = [(min(low, 0), min(high, 0)) for low, high in edges]
     if 0 in batched.shape or 0 in weight.shape:
         result = b.full(sizes, 0, dtype)
     else:
@@ -79,17 +60,20 @@ def convolution(
     return result if x.rank == n + 2 else b.squeeze(result, [0])
 
 
-def _cut(
-    b: StablehloBuilder, x: Tensor, edges: list[tuple[int, int]], windows: Sequence[int], out: Sequence[Size]
-) -> tuple[Tensor, list[tuple[int, int]]]:
-    """The input and its padding, without what is behind a single window: IREE 3.13 trips over that."""
-    kept, trimmed = list(b.sizes(x)), list(edges)
-    for i, ((low, high), window) in enumerate(zip(edges, windows, strict=True)):
-        size = kept[2 + i]
-        if out[i] == 1 and isinstance(size, int):
-            rest = size + low + high - (window + 1)
-            kept[2 + i], trimmed[i] = size - max(rest - high, 0), (low, max(high - rest, 0))
-    return b.slice(x, [0] * x.rank, kept, [1] * x.rank), trimmed
+def _places(
+    b: StablehloBuilder,
+    sizes: Sequence[Size],
+    edges: Sequence[tuple[int, int]],
+    windows: Sequence[Size],
+    steps: Sequence[int],
+) -> list[Size]:
+    """The sizes of the result: how many windows, `windows` + 1 wide and a step apart, the padded input has."""
+    out: list[Size] = []
+    for size, (low, high), window, step in zip(sizes, edges, windows, steps, strict=True):
+        room = b.sub(b.sub(b.add(size, low + high), window), 1)
+        b.guard(b.compare("sge", room, 0), "the kernel is larger than the padded input")
+        out.append(b.add(b.floordiv(room, step), 1))
+    return out
 
 
 def _turned(b: StablehloBuilder, weight: Tensor, groups: int) -> Tensor:

@@ -23,9 +23,8 @@ from flambeau.lowering.element import Element
 from flambeau.lowering.stablehlo.vocabulary import CONVERSIONS, RULES, SAME, flipped
 from flambeau.lowering.verbs import window_lists
 from flambeau.lowering.whole.builder import WholeBuilder
-from flambeau.lowering.whole.scatter import neutral
 from flambeau.lowering.whole.target import TargetOps
-from flambeau.lowering.whole.values import JOINS, element_of, reduction_of, shape_of
+from flambeau.lowering.whole.values import element_of, reduction_of, shape_of
 
 _REDUCERS = {
     "add": "add", "mul": "multiply", "max": "maximum", "min": "minimum", "and": "and", "or": "or",
@@ -122,7 +121,7 @@ class StablehloOps(TargetOps):
         if have == wanted:
             # A dim that is dynamic on both sides is that of the loop already.
             return value
-        # From where it began: two in a row IREE makes one, and forgets what it was told about the dims.
+        # A broadcast of a broadcast is one, of where it began.
         source = self.broadcast_from.get(value, value)
         made = self._broadcast(source, shape_of(source), wanted, sizes)
         self.broadcast_from[made] = source
@@ -262,23 +261,8 @@ class StablehloOps(TargetOps):
         }
         return self.make("gather", (x.value, joined), tensor_type(wanted, element_of(x.value)), properties)
 
-    def scatter(self, x: Tensor, rows: Tensor, updates: Tensor, combine: str | None) -> Tensor | None:
-        """Scattered into a tensor of its own, then combined with x.
-
-        IREE 3.13 scatters in place, into the buffer of an argument even, which the updates may be read from.
-        """
-        if any(None in t.shape for t in (x, rows, updates)):
-            # IREE's scatter of dynamic sizes gives wrong numbers.
-            return None
-        sizes, dtype = self.b.sizes(x), x.dtype
-        alone = self._scatter(self.b.full(sizes, neutral(combine, dtype), dtype), rows, updates, combine)
-        if combine is None:
-            hits = self.b.full(self.b.sizes(updates), 1, dtypes.int32)
-            hit = self._scatter(self.b.full(sizes, 0, dtypes.int32), rows, hits, None)
-            return self.b.elementwise([hit, alone, x], lambda h, new, old: (h != 0).select(new, old), dtype, sizes)
-        return self.b.elementwise([x, alone], JOINS[combine], dtype, sizes)
-
-    def _scatter(self, x: Tensor, rows: Tensor, updates: Tensor, combine: str | None) -> Tensor:
+    def scatter(self, x: Tensor, rows: Tensor, updates: Tensor, combine: str | None) -> Tensor:
+        """`stablehlo.scatter` of whole rows."""
         numbers = stablehlo.scatter_dimension_numbers(
             update_window_dims=(1,),
             inserted_window_dims=(0,),
@@ -377,18 +361,23 @@ class StablehloOps(TargetOps):
         init: tuple[Any, DType],
         body: Any,
     ) -> Tensor | None:
-        x = self.b.covered(x, kernel, out, strides, dilations)
-        # A single window is cut wrongly by IREE 3.13.
-        if not all(isinstance(s, int) for s in (*kernel, *self.b.sizes(x))) or 1 in out:
-            # IREE takes windows over static shapes only; what remains is each step of the window in turn.
+        b = self.b
+        if not all(isinstance(k, int) for k in kernel):
+            # There is an op for constant windows only.
             return None
-        (start, dtype), sizes = init, self.b.sizes(x)
-        with self.b.frame(sizes):
-            reduction = reduction_of(body(Element(self.b, x.value, x.dtype), self.b.accumulator(dtype)).value)
+        lead = x.rank - len(kernel)
+        reach = [
+            b.add(b.mul(b.sub(o, 1), s), b.add(b.mul(b.sub(k, 1), d), 1))
+            for k, o, s, d in zip(kernel, out, strides, dilations, strict=True)
+        ]
+        x = b.slice(x, [0] * x.rank, [*b.sizes(x)[:lead], *reach], [1] * x.rank)
+        (start, dtype), sizes = init, b.sizes(x)
+        with b.frame(sizes):
+            reduction = reduction_of(body(Element(b, x.value, x.dtype), b.accumulator(dtype)).value)
             name = _REDUCERS.get(reduction.kind) if reduction is not None else None
             if reduction is None or name is None:
                 return None
-            term = self.b.spread(reduction.term, sizes)
+            term = b.spread(reduction.term, sizes)
         return self.reduce_windows(name, term, dtype, start, kernel, out, strides, dilations, sizes)
 
     def reduce_windows(

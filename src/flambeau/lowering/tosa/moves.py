@@ -40,13 +40,8 @@ def broadcast(t: TosaOps, value: SSAValue, sizes: Sequence[Size]) -> SSAValue:
             return t.known(spread, t.logical(value))
     times = [w if h == 1 and w is not None else 1 for h, w in zip(have, wanted, strict=True)]
     if any(n != 1 for n in times):
-        if have.count(None) > 1:
-            # IREE's tile takes one size that is not known.
-            every = t.known(np.broadcast_to(np.array(True), times), i1)
-            value = t.on("select", (every, value, value), element_of(value))
-        else:
-            shape = tuple(n if n != 1 else h for n, h in zip(times, have, strict=True))
-            value = t.make("tile", (value, t.shape_value(times)), tensor_type(shape, element_of(value)))
+        shape = tuple(n if n != 1 else h for n, h in zip(times, have, strict=True))
+        value = t.make("tile", (value, t.shape_value(times)), tensor_type(shape, element_of(value)))
     for i, size in enumerate(sizes):
         if have[i] == 1 and isinstance(size, SSAValue):
             value = _stretch(t, value, i, size)

@@ -158,9 +158,6 @@ def pool(
         neutral = {"max": dtype.min, "add": 0 if dtype.is_float else None}
         if reduction is None or neutral.get(reduction.kind) != init:
             return None
-        if reduction.kind == "add" and None in x.shape[lead:]:
-            # IREE averages only planes whose size it knows.
-            return None
         x = Tensor(t.b.spread(reduction.term, sizes), dtype, sizes)
     # Windows end with the input.
     reach = [

@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from xdsl.ir import SSAValue
-
 from flambeau.ir import dtypes
 from flambeau.ir.dtypes import DType
 from flambeau.lowering.builder import Size, Tensor
 from flambeau.lowering.element import Element
-from flambeau.lowering.whole.values import JOINS, POSITION
 
 if TYPE_CHECKING:
     from flambeau.lowering.whole.builder import WholeBuilder
@@ -62,11 +59,11 @@ def _combine(
     dtype, kind, start = x.dtype, _KINDS[reduce] if reduce else None, x
     if kind and not include_self:
         start = b.full(b.sizes(x), neutral(kind, dtype), dtype)
-    result = _write(b, start, rows, updates, kind)
+    result = b.target.scatter(start, rows, updates, kind)
     if reduce is None or (include_self and reduce != "mean"):
         return result
     ones = b.full(b.sizes(updates), 1, dtypes.int64)
-    seen = _write(b, b.full(b.sizes(x), 0, dtypes.int64), rows, ones, "add")
+    seen = b.target.scatter(b.full(b.sizes(x), 0, dtypes.int64), rows, ones, "add")
 
     def finish(old: Element, new: Element, count: Element) -> Element:
         if reduce == "mean":
@@ -80,36 +77,3 @@ def _combine(
 def neutral(kind: str | None, dtype: DType) -> Any:
     """The number that changes nothing when it is combined with another."""
     return {"add": 0, "mul": 1, "max": dtype.min, "min": dtype.max, None: 0}[kind]
-
-
-def _write(b: WholeBuilder[Any], x: Tensor, rows: Tensor, updates: Tensor, kind: str | None) -> Tensor:
-    """Write [updates, width] into the rows of [rows, width]; later ones win where nothing combines them."""
-    found = b.target.scatter(x, rows, updates, kind)
-    return _by_comparison(b, x, rows, updates, kind) if found is None else found
-
-
-def _by_comparison(b: WholeBuilder[Any], x: Tensor, rows: Tensor, updates: Tensor, kind: str | None) -> Tensor:
-    """Compare every row with every update: targets have better ways, but not for all cases."""
-    (count, width), total = b.sizes(x), b.size(rows, 0)
-    if kind is None:
-        with b.frame([count, total]):
-            number = _hits(b, rows, [1, total]).select(Element(b, b.loop_index(1), POSITION), -1)
-            found = b.target.reduce("max", b.spread(number.value, [count, total]), [1], -1, POSITION)
-        last = Tensor(found, POSITION, [count])
-
-        def latest(at: list[SSAValue], row: Element, old: Element) -> Element:
-            return (row >= 0).select(b.load(updates, [b.as_index(row.maximum(0)), at[1]]), old)
-
-        return b.map_indexed([b.reshape(last, [count, 1]), x], [count, width], x.dtype, latest)
-    nothing, sizes = neutral(kind, x.dtype), [count, total, width]
-    with b.frame(sizes):
-        update = Element(b, b.target.reshape(updates.value, [1, total, width]), x.dtype)
-        term = _hits(b, rows, [1, total, 1]).select(update, nothing)
-        value = b.target.reduce(kind, b.spread(term.value, sizes), [1], nothing, x.dtype)
-    return b.elementwise([x, Tensor(value, x.dtype, [count, width])], JOINS[kind], x.dtype, [count, width])
-
-
-def _hits(b: WholeBuilder[Any], rows: Tensor, sizes: Sequence[Size]) -> Element:
-    """Inside a body: whether the update along dim 1 goes to the row along dim 0."""
-    targets = Element(b, b.target.reshape(rows.value, sizes), rows.dtype)
-    return targets.to(POSITION) == Element(b, b.loop_index(0), POSITION)

@@ -134,12 +134,12 @@ class TargetOps(ABC):
     def gather(self, x: Tensor, indices: Sequence[SSAValue], sizes: Sequence[Size]) -> SSAValue:
         """Build x[indices[0], indices[1], ...] for tensors of indices, one for each dim of x, in range."""
 
+    @abstractmethod
+    def scatter(self, x: Tensor, rows: Tensor, updates: Tensor, combine: str | None) -> Tensor:
+        """Write [updates, width] into the rows of [rows, width]; later ones win where nothing combines them."""
+
     def load(self, x: Tensor, indices: Sequence[SSAValue], common: Sequence[Size]) -> SSAValue | None:
         """Read x at indices inside a body; None where it is gathered."""
-        return None
-
-    def scatter(self, x: Tensor, rows: Tensor, updates: Tensor, combine: str | None) -> Tensor | None:
-        """Write [updates, width] into the rows of [rows, width]; None where all updates are compared with all rows."""
         return None
 
     def window_reduce(

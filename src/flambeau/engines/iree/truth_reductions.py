@@ -1,0 +1,57 @@
+"""Reductions of dynamic tensors to one truth value, along one dim.
+
+WORKAROUND(iree==3.13): the compiler runs out of stack when it reduces booleans along a dynamic dim and another one. So
+the dims are made one first. It can go when `test_a_truth_value_of_a_dynamic_matrix` in tests/engines/test_iree_bugs.py
+passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, ModuleOp, TensorType, i1
+from xdsl.dialects.linalg.attrs import IteratorType
+from xdsl.dialects.linalg.ops import GenericOp, IndexOp
+from xdsl.ir import Operation
+from xdsl.ir.affine import AffineMap
+
+from flambeau.engines.iree.rewriting import Rewrite, builder_before, dtype_of
+from flambeau.lowering.builder import Tensor, i64_array
+from flambeau.lowering.whole.values import shape_of
+
+
+def _found(module: ModuleOp) -> Iterator[Operation]:
+    for op in module.walk():
+        if not isinstance(op, GenericOp) and op.name != "stablehlo.reduce":
+            continue
+        if [v.type for v in op.results] != [TensorType(i1, [])]:
+            continue
+        sizes = shape_of(op.operands[0])
+        if len(sizes) > 1 and None in sizes and (not isinstance(op, GenericOp) or _is_plain(op)):
+            yield op
+
+
+def _is_plain(op: GenericOp) -> bool:
+    """Whether all dims of one tensor are reduced, and the body does not ask where it is."""
+    return (
+        len(op.inputs) == 1
+        and all(kind.data is IteratorType.REDUCTION for kind in op.iterator_types)
+        and op.indexing_maps.data[0].data == AffineMap.identity(len(op.iterator_types))
+        and not any(isinstance(inner, IndexOp) for inner in op.body.walk())
+    )
+
+
+def _flat(op: Any) -> None:
+    b = builder_before(op)
+    x = Tensor(op.operands[0], dtype_of(op.operands[0]))
+    op.operands[0] = b.reshape(x, [b.product(b.sizes(x))]).value
+    if isinstance(op, GenericOp):
+        maps = (AffineMapAttr(AffineMap.identity(1)), AffineMapAttr(AffineMap(1, 0, ())))
+        op.properties["indexing_maps"] = ArrayAttr(maps)
+        op.properties["iterator_types"] = ArrayAttr(op.iterator_types.data[:1])
+    else:
+        op.properties["dimensions"] = i64_array((0,))
+
+
+REWRITE = Rewrite(_found, _flat)
