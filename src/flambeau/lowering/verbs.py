@@ -161,7 +161,7 @@ class RuleBuilder(LoweringBuilder, ABC):
         """A tensor with one value everywhere; the value is a number, an Element or a scalar SSA value."""
 
     @abstractmethod
-    def filled(self, sizes: Sequence[Size], value: Any, dtype: DType) -> Tensor:
+    def initial(self, sizes: Sequence[Size], value: Any, dtype: DType) -> Tensor:
         """An accumulator that starts at one value everywhere."""
 
     @abstractmethod
@@ -239,7 +239,7 @@ class RuleBuilder(LoweringBuilder, ABC):
         x = tensors[0]
         sizes = self.sizes(x)
         kept = [i for i in range(x.rank) if i not in dims]
-        outs = [self.filled([sizes[i] for i in kept], value, dtype) for value, dtype in inits]
+        outs = [self.initial([sizes[i] for i in kept], value, dtype) for value, dtype in inits]
 
         def with_indices(*elements: Element) -> Any:
             return body([self.loop_index(i) for i in range(x.rank)], *elements)

@@ -154,11 +154,11 @@ class LinalgBuilder(RuleBuilder):
         `tensor.splat` where sizes are static and elements are no complex numbers, which it does not take.
         """
         if dtype.is_complex or not all(isinstance(s, int) for s in sizes):
-            return self.filled(sizes, value, dtype)
+            return self.initial(sizes, value, dtype)
         type_ = tensor_type(tuple(map(static, sizes)), dtype.builtin)
         return Tensor(self.value(tensor.SplatOp, (self.element(value, dtype).value,), type_), dtype, sizes)
 
-    def filled(self, sizes: Sequence[Size], value: Any, dtype: DType) -> Tensor:
+    def initial(self, sizes: Sequence[Size], value: Any, dtype: DType) -> Tensor:
         return self.fill(self.empty(sizes, dtype), self.element(value, dtype).value)
 
     def fill(self, out: Tensor, scalar: SSAValue) -> Tensor:
@@ -187,11 +187,11 @@ class LinalgBuilder(RuleBuilder):
         collapsed = self.collapse(x, [g[0] for g in groups])
         return self.expand(collapsed, [g[1] for g in groups], new)
 
-    def collapse(self, x: Tensor, groups: Sequence[Sequence[int]]) -> Tensor:
-        return tensor_dialect.collapse(self, x, groups)
-
-    def expand(self, x: Tensor, groups: Sequence[Sequence[int]], sizes: Sequence[Size]) -> Tensor:
-        return tensor_dialect.expand(self, x, groups, sizes)
+    collapse = tensor_dialect.collapse
+    expand = tensor_dialect.expand
+    slice = tensor_dialect.extract_slice
+    insert_slice = tensor_dialect.insert_slice
+    pad = tensor_dialect.pad
 
     def transpose(self, x: Tensor, permutation: Sequence[int]) -> Tensor:
         if list(permutation) == list(range(x.rank)):
@@ -213,15 +213,6 @@ class LinalgBuilder(RuleBuilder):
             return x
         return self.elementwise([x], lambda e: e, x.dtype, sizes)
 
-    def slice(self, x: Tensor, starts: Sequence[Size], sizes: Sequence[Size], steps: Sequence[Size]) -> Tensor:
-        return tensor_dialect.extract_slice(self, x, starts, sizes, steps)
-
-    def insert_slice(self, source: Tensor, into: Tensor, starts: Sequence[Size], steps: Sequence[Size]) -> Tensor:
-        return tensor_dialect.insert_slice(self, source, into, starts, steps)
-
-    def pad(self, x: Tensor, low: Sequence[Size], high: Sequence[Size], value: Any) -> Tensor:
-        return tensor_dialect.pad(self, x, low, high, value)
-
     # --- Windows and named ops ---
 
     def windows(
@@ -235,7 +226,7 @@ class LinalgBuilder(RuleBuilder):
         indexed: bool = False,
     ) -> list[Tensor]:
         rank, n = len(sizes), len(kernel)
-        outs = [self.filled(sizes, value, dtype) for value, dtype in inits]
+        outs = [self.initial(sizes, value, dtype) for value, dtype in inits]
         # The kernel's sizes can be seen from no operand but one that has them as its shape.
         shape_only = self.empty(kernel, dtypes.bool_)
 
@@ -275,5 +266,5 @@ class LinalgBuilder(RuleBuilder):
         self, name: str, ins: Sequence[Tensor], sizes: Sequence[Size], properties: dict[str, Attribute] | None = None
     ) -> Tensor:
         dtype = ins[0].dtype.compute
-        out = self.filled(sizes, 0, dtype)
+        out = self.initial(sizes, 0, dtype)
         return self.named(name, ins, out, lambda a, b, c: c + a.to(dtype) * b.to(dtype), properties)

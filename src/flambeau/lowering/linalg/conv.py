@@ -201,7 +201,7 @@ def _grouped_loops(
     return b.generic(
         [x, weight],
         [(batch, group, channel, *places), (group, feature, channel, *window)],
-        [b.filled(sizes, 0, dtype)],
+        [b.initial(sizes, 0, dtype)],
         [tuple(range(n + 3))],
         2 * n + 4,
         lambda e, w, acc: acc + e.to(dtype) * w.to(dtype),

@@ -78,7 +78,7 @@ def _pool(
     if x.rank == len(at.kernel) + 2 and x.rank <= 4 and x.dtype.signed:
         layout = {3: "ncw", 4: "nchw"}[x.rank]
         x = b.covered(x, at.kernel, at.out, at.stride, at.dilation)
-        out = b.filled([*b.sizes(x)[:2], *at.out], init, dtype)
+        out = b.initial([*b.sizes(x)[:2], *at.out], init, dtype)
         window = b.empty(at.kernel, x.dtype)
         properties = window_properties(at.stride, at.dilation)
         return b.named(

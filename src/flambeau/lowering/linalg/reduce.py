@@ -74,7 +74,7 @@ def total(
     partial_sum = b.generic(
         [x, *given],
         [tuple(range(x.rank)), *[around] * len(given)],
-        [b.filled([sizes[i] for i in kept], 0, dtype)],
+        [b.initial([sizes[i] for i in kept], 0, dtype)],
         [tuple(kept)],
         x.rank,
         lambda *elements: elements[-1] + term(*elements[:-1]).to(dtype),

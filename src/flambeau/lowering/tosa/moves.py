@@ -108,8 +108,9 @@ def reshape(t: TosaOps, value: SSAValue, sizes: Sequence[Size]) -> SSAValue:
     return tensor_dialect.expand(t.b, merged, [g[1] for g in groups], sizes).value
 
 
-def transpose(t: TosaOps, value: SSAValue, order: tuple[int, ...]) -> SSAValue:
+def transpose(t: TosaOps, value: SSAValue, order: Sequence[int]) -> SSAValue:
     """Reorder dims."""
+    order = tuple(order)
     if order == tuple(range(len(order))):
         return value
     array = array_of(value)
@@ -118,7 +119,7 @@ def transpose(t: TosaOps, value: SSAValue, order: tuple[int, ...]) -> SSAValue:
     if value in t.turned:
         # Two in a row are one; a transpose that meets its inverse is none.
         source, first = t.turned[value]
-        return transpose(t, source, tuple(first[i] for i in order))
+        return transpose(t, source, [first[i] for i in order])
     shape = shape_of(value)
     type_ = tensor_type(tuple(shape[i] for i in order), element_of(value))
     if 0 in shape and None in shape:

@@ -319,7 +319,7 @@ class TosaOps(TargetOps):
 
     def spread_lazily(self, value: SSAValue) -> SSAValue:
         """A value of a body that may be a scalar, as a tensor."""
-        return value if isinstance(value.type, TensorType) else self.b.widened(value, len(self.b.frames[-1]))
+        return value if isinstance(value.type, TensorType) else self.b.widen(value, len(self.b.frames[-1]))
 
     def splat(self, value: Any, dtype: DType, shape: Sequence[int]) -> SSAValue:
         if dtype.is_complex:
@@ -358,23 +358,12 @@ class TosaOps(TargetOps):
 
     # --- Shapes ---
 
-    def broadcast(self, value: SSAValue, sizes: Sequence[Size]) -> SSAValue:
-        return moves.broadcast(self, value, sizes)
-
-    def reshape(self, value: SSAValue, sizes: Sequence[Size]) -> SSAValue:
-        return moves.reshape(self, value, sizes)
-
-    def transpose(self, value: SSAValue, order: Sequence[int]) -> SSAValue:
-        return moves.transpose(self, value, tuple(order))
-
-    def slice(self, x: Tensor, starts: Sequence[Size], sizes: Sequence[Size], steps: Sequence[Size]) -> SSAValue:
-        return moves.slice_(self, x, starts, sizes, steps)
-
-    def pad(self, x: Tensor, low: Sequence[Size], high: Sequence[Size], value: Any, sizes: Sequence[Size]) -> SSAValue:
-        return moves.pad(self, x, low, high, value, sizes)
-
-    def concatenate(self, values: Sequence[SSAValue], dim: int, type_: Attribute) -> SSAValue:
-        return moves.concatenate(self, values, dim, type_)
+    broadcast = moves.broadcast
+    reshape = moves.reshape
+    transpose = moves.transpose
+    slice = moves.slice_
+    pad = moves.pad
+    concatenate = moves.concatenate
 
     def reverse(self, value: SSAValue, dims: Sequence[int]) -> SSAValue:
         for dim in dims:
@@ -404,11 +393,11 @@ class TosaOps(TargetOps):
 
     # --- Reductions, products, computed positions ---
 
-    def reduce(self, kind: str, value: SSAValue, dims: Sequence[int], init: Any, dtype: DType) -> SSAValue:
-        return reductions.reduce(self, kind, value, dims, init, dtype)
-
-    def contract(self, name: str, ins: Sequence[Tensor], sizes: Sequence[Size], properties: Any) -> Tensor:
-        return reductions.contract(self, name, ins, sizes)
+    reduce = reductions.reduce
+    contract = reductions.contract
+    load = access.load
+    gather = access.gather
+    scatter = access.scatter
 
     def window_reduce(
         self,
@@ -424,15 +413,6 @@ class TosaOps(TargetOps):
         if not len(windows) == len(kernel) <= 2 or any(d != 1 for d in dilations):
             return None
         return reductions.pool(self, x, windows, out, strides, init, body)
-
-    def load(self, x: Tensor, indices: Sequence[SSAValue], common: Sequence[Size]) -> SSAValue:
-        return access.load(self, x, indices, common)
-
-    def gather(self, x: Tensor, indices: Sequence[SSAValue], sizes: Sequence[Size]) -> SSAValue:
-        return access.gather(self, x, indices, sizes)
-
-    def scatter(self, x: Tensor, rows: Tensor, updates: Tensor, combine: str | None) -> Tensor:
-        return access.scatter(self, x, rows, updates, combine)
 
 
 TosaBuilder = WholeBuilder[TosaOps]

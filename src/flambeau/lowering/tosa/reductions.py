@@ -111,7 +111,7 @@ def _halve(t: TosaOps, kind: str, value: SSAValue, dim: int, dtype: DType) -> SS
 # --- Contractions and windows ---
 
 
-def contract(t: TosaOps, name: str, ins: Sequence[Tensor], sizes: Sequence[Size]) -> Tensor:
+def contract(t: TosaOps, name: str, ins: Sequence[Tensor], sizes: Sequence[Size], properties: Any) -> Tensor:
     """Build `matmul` and `batch_matmul`; integers accumulate in at least 32 bits."""
     dtype = ins[0].dtype.compute if t.b.context.zero_points is None else dtypes.int32
     if any(0 in x.shape for x in ins):

@@ -9,7 +9,6 @@ their body does with the accumulator (see `reduction`).
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
@@ -24,8 +23,9 @@ from flambeau.ir.dtypes import DType
 from flambeau.lowering.builder import CMP_PROPERTIES, Size, Tensor, is_same, tensor_type
 from flambeau.lowering.element import Element
 from flambeau.lowering.slices import insert_by_select
-from flambeau.lowering.verbs import Body, MapResult, RuleBuilder, window_lists
-from flambeau.lowering.whole.scatter import scatter
+from flambeau.lowering.verbs import Body, RuleBuilder, window_lists
+from flambeau.lowering.whole import nests
+from flambeau.lowering.whole import scatter as scattering
 from flambeau.lowering.whole.target import TargetOps
 from flambeau.lowering.whole.values import (
     KINDS,
@@ -97,7 +97,7 @@ class WholeBuilder(RuleBuilder, Generic[TargetT]):
                 return folded
         if self.frames and not isinstance(result_type, TensorType):
             if Accumulator in map(type, operands):
-                return self.combined(op_class, operands)
+                return self._combine(op_class, operands)
             if any(map(is_wide, operands)):
                 if op_class is arith.IndexCastOp:
                     return operands[0]
@@ -110,7 +110,7 @@ class WholeBuilder(RuleBuilder, Generic[TargetT]):
     def wide(self, name: str, operands: Sequence[SSAValue], element: Attribute, properties: Any = _NOTHING) -> SSAValue:
         """An op on elements, on whole tensors: operands are given one shape first."""
         rank = len(self.frames[-1])
-        wides = [o if is_wide(o) else self.widened(o, rank) for o in operands]
+        wides = [o if is_wide(o) else self.widen(o, rank) for o in operands]
         if not self.target.repeats_ones:
             sizes = self.common(wides)
             wides = [self.target.broadcast(w, sizes) for w in wides]
@@ -128,7 +128,7 @@ class WholeBuilder(RuleBuilder, Generic[TargetT]):
             sizes.append(1 if all(d == 1 for d in dims) else next((d for d in dims if d not in (1, None)), whole))
         return sizes
 
-    def widened(self, value: SSAValue, rank: int) -> SSAValue:
+    def widen(self, value: SSAValue, rank: int) -> SSAValue:
         """A scalar as a tensor of ones in all dims."""
         owner = value.owner
         if isinstance(owner, arith.ConstantOp):
@@ -147,7 +147,7 @@ class WholeBuilder(RuleBuilder, Generic[TargetT]):
     def spread(self, value: SSAValue, sizes: Sequence[Size]) -> SSAValue:
         """A value of a body at every position."""
         if not is_wide(value):
-            value = self.widened(value, len(sizes))
+            value = self.widen(value, len(sizes))
         return self.target.broadcast(value, sizes)
 
     # --- Positions ---
@@ -190,7 +190,7 @@ class WholeBuilder(RuleBuilder, Generic[TargetT]):
     def as_index(self, element: Element) -> SSAValue:
         if self.frames:
             wide = element.to(POSITION).value
-            return wide if is_wide(wide) else self.widened(wide, len(self.frames[-1]))
+            return wide if is_wide(wide) else self.widen(wide, len(self.frames[-1]))
         return super().as_index(element)
 
     def load(self, x: Tensor, indices: Sequence[Size]) -> Element:
@@ -198,7 +198,7 @@ class WholeBuilder(RuleBuilder, Generic[TargetT]):
         if not indices:
             return Element(self, self.target.reshape(x.value, [1] * len(sizes)), x.dtype)
         wides = [self._position(i) for i in indices]
-        wides = [w if is_wide(w) else self.widened(w, len(sizes)) for w in wides]
+        wides = [w if is_wide(w) else self.widen(w, len(sizes)) for w in wides]
         common = self.common(wides)
         if 0 in x.shape:
             # Nothing can be read: the result is empty too.
@@ -237,7 +237,7 @@ class WholeBuilder(RuleBuilder, Generic[TargetT]):
         for t, dims in operands:
             for d, size in zip(dims, self.sizes(t), strict=True):
                 self.same_size(sizes[d], size, f"an operand does not have the size of dimension {d}")
-        elements = [Element(self, self._aligned(t, tuple(dims), len(sizes)), t.dtype) for t, dims in operands]
+        elements = [Element(self, nests.align(self, t, tuple(dims), len(sizes)), t.dtype) for t, dims in operands]
         return self._everywhere(sizes, lambda: body(*elements), [dtype])[0]
 
     def generate(self, sizes: Sequence[Size], dtype: DType, body: Callable[..., Any]) -> Tensor:
@@ -255,72 +255,8 @@ class WholeBuilder(RuleBuilder, Generic[TargetT]):
         """A tensor with as many dims, ones in front."""
         return x.value if x.rank == rank else self.target.reshape(x.value, [*[1] * (rank - x.rank), *self.sizes(x)])
 
-    def generic(
-        self,
-        ins: Sequence[Tensor],
-        in_maps: Sequence[tuple[MapResult, ...]],
-        outs: Sequence[Tensor],
-        out_maps: Sequence[tuple[MapResult, ...]],
-        loops: int,
-        body: Body,
-        reduced: Sequence[int] = (),
-    ) -> list[Tensor]:
-        if not self.target.has_empty:
-            if any(0 in o.shape for o in outs):
-                return list(outs)
-            if any(0 in t.shape for t in ins):
-                return [self.full(self.sizes(o), self.fills.get(o.value, 0), o.dtype) for o in outs]
-        sizes = self._loop_sizes([*ins, *outs], [*in_maps, *out_maps], loops)
-        aligned = [Element(self, self._aligned(t, m, loops), t.dtype) for t, m in zip(ins, in_maps, strict=True)]
-        starts: list[Element] = []
-        with self.frame(sizes):
-            for out, out_map in zip(outs, out_maps, strict=True):
-                if reduced:
-                    starts.append(self.accumulator(out.dtype))
-                else:
-                    starts.append(Element(self, self._aligned(out, out_map, loops), out.dtype))
-            results = body(*aligned, *starts)
-            results = results if isinstance(results, tuple) else (results,)
-            if reduced:
-                return [self._reduce(r, o, sizes, sorted(reduced)) for r, o in zip(results, outs, strict=True)]
-            finished = [self.spread(self.element(r, o.dtype).value, sizes) for r, o in zip(results, outs, strict=True)]
-        return [self._into(v, o, m, sizes) for v, o, m in zip(finished, outs, out_maps, strict=True)]
-
-    def _loop_sizes(self, tensors: Sequence[Tensor], maps: Sequence[Any], loops: int) -> list[Size]:
-        sizes: list[Size | None] = [None] * loops
-        for x, map_ in zip(tensors, maps, strict=True):
-            for i, d in enumerate(map_):
-                if isinstance(d, int) and sizes[d] is None:
-                    sizes[d] = self.size(x, i)
-        if any(s is None for s in sizes):
-            raise Unsupported("a loop whose size no operand tells")
-        return [s for s in sizes if s is not None]
-
-    def _aligned(self, x: Tensor, map_: Sequence[MapResult], loops: int) -> SSAValue:
-        """A tensor with a dim for each loop: its own, or 1."""
-        if self.target.repeats_ones and x.value in self.fills:
-            # One number everywhere, also where a tensor of that size was never made.
-            return self.target.splat(self.fills[x.value], x.dtype, [1] * loops)
-        self.target.measure(x)
-        if len(map_) == loops and all(d == i for i, d in enumerate(map_)):
-            return x.value
-        if any(isinstance(d, tuple) for d in map_):
-            raise Unsupported("a window over a tensor")
-        kept = [(d, i) for i, d in enumerate(map_) if isinstance(d, int)]
-        order = [i for _, i in sorted(kept)]
-        ones = [i for i, d in enumerate(map_) if d is None]
-        value = self.target.transpose(x.value, [*order, *ones]) if [*order, *ones] != list(range(x.rank)) else x.value
-        sizes = self.sizes(x)
-        along = {d: sizes[i] for d, i in kept}
-        return self.target.reshape(value, [along.get(d, 1) for d in range(loops)])
-
-    def _into(self, value: SSAValue, out: Tensor, map_: Sequence[MapResult], sizes: Sequence[Size]) -> Tensor:
-        order = [d for d in map_ if isinstance(d, int)]
-        if order != list(range(len(sizes))):
-            value = self.target.transpose(value, order)
-        result = Tensor(value, out.dtype, [sizes[d] for d in order])
-        self.target.measure(result)
-        return result
+    generic = nests.generic
+    windows = nests.windows
 
     # --- Reductions ---
 
@@ -328,79 +264,13 @@ class WholeBuilder(RuleBuilder, Generic[TargetT]):
         """What the body of a reduction gets to combine its term with; `reduction_of` tells what it did."""
         return Element(self, Accumulator(dtype.builtin), dtype)
 
-    def combined(self, op_class: type[Operation], operands: Sequence[SSAValue]) -> SSAValue:
-        """An op on an accumulator: remembered, and emitted for all elements at once later."""
+    def _combine(self, op_class: type[Operation], operands: Sequence[SSAValue]) -> SSAValue:
+        """Remember an op on an accumulator, which is emitted for all elements at once later."""
         kind = KINDS.get(op_class.name)
         terms = [o for o in operands if type(o) is not Accumulator]
         if kind is None or len(terms) != 1 or any(map(reduction_of, operands)):
             raise Unsupported(f"a reduction by {op_class.name}")
         return Accumulator(operands[0].type, Reduction(kind, terms[0]))
-
-    def _reduce(self, result: Any, out: Tensor, sizes: Sequence[Size], dims: Sequence[int]) -> Tensor:
-        reduction = reduction_of(result.value) if isinstance(result, Element) else None
-        if reduction is None:
-            raise Unsupported("a reduction that is none of sum, product, extreme, all and any")
-        term = self.spread(reduction.term, sizes)
-        init = self.fills.get(out.value, 0)
-        value = self.target.reduce(reduction.kind, term, dims, init, out.dtype)
-        return Tensor(value, out.dtype, [s for i, s in enumerate(sizes) if i not in dims])
-
-    def windows(
-        self,
-        ins: Sequence[Tensor],
-        in_maps: Sequence[tuple[MapResult, ...]],
-        sizes: Sequence[Size],
-        kernel: Sequence[Size],
-        inits: Sequence[tuple[Any, DType]],
-        body: Body,
-        indexed: bool = False,
-    ) -> list[Tensor]:
-        """Each step of the window in turn, on all windows at once."""
-        if not all(isinstance(k, int) for k in kernel):
-            raise Unsupported("a window whose size is not a constant")
-        rank = len(sizes)
-        with self.frame(sizes):
-            acc = [Element(self, self.target.splat(v, d, [1] * rank), d) for v, d in inits]
-            for place in _places([k for k in kernel if isinstance(k, int)]):
-                elements = [
-                    Element(self, self._window_step(x, m, sizes, place), x.dtype)
-                    for x, m in zip(ins, in_maps, strict=True)
-                ]
-                steps = [self.target.splat(p, POSITION, [1] * rank) for p in place]
-                indices = [[*(self.loop_index(i) for i in range(rank)), *steps]] if indexed else []
-                results = body(*indices, *elements, *acc)
-                results = results if isinstance(results, tuple) else (results,)
-                acc = [self.element(r, d) for r, (_, d) in zip(results, inits, strict=True)]
-            finished = [self.spread(a.value, sizes) for a in acc]
-        return [Tensor(v, d, sizes) for v, (_, d) in zip(finished, inits, strict=True)]
-
-    def _window_step(
-        self, x: Tensor, map_: Sequence[MapResult], sizes: Sequence[Size], place: Sequence[int]
-    ) -> SSAValue:
-        starts: list[Size] = []
-        lengths: list[Size] = []
-        steps: list[Size] = []
-        order: list[int] = []
-        rank = len(sizes)
-        for d in map_:
-            if isinstance(d, int):
-                starts.append(0)
-                lengths.append(sizes[d])
-                steps.append(1)
-                order.append(d)
-            elif isinstance(d, tuple) and len(d) == 2:
-                (loop, stride), (window, dilation) = d
-                starts.append(place[window - rank] * dilation)
-                lengths.append(sizes[loop])
-                steps.append(stride)
-                order.append(loop)
-            else:
-                raise Unsupported("a window of this form")
-        if order != sorted(order):
-            raise Unsupported("a window with its dims in another order")
-        part = self.slice(x, starts, lengths, steps)
-        along = dict(zip(order, self.sizes(part), strict=True))
-        return self.target.reshape(part.value, [along.get(i, 1) for i in range(rank)])
 
     # --- Filling and moving ---
 
@@ -421,7 +291,7 @@ class WholeBuilder(RuleBuilder, Generic[TargetT]):
             self.fills[made] = known
         return Tensor(made, dtype, sizes)
 
-    def filled(self, sizes: Sequence[Size], value: Any, dtype: DType) -> Tensor:
+    def initial(self, sizes: Sequence[Size], value: Any, dtype: DType) -> Tensor:
         if not all(isinstance(s, int) for s in sizes) and not isinstance(value, Element | SSAValue):
             # A reduction reads nothing of it but the number.
             made = self.target.empty(sizes, dtype)
@@ -479,11 +349,6 @@ class WholeBuilder(RuleBuilder, Generic[TargetT]):
         sizes = [self.add(self.add(s, lo), hi) for s, lo, hi in zip(self.sizes(x), low, high, strict=True)]
         return Tensor(self.target.pad(x, low, high, value, sizes), x.dtype, sizes)
 
-    def to(self, x: Tensor, dtype: DType) -> Tensor:
-        if x.dtype is dtype:
-            return x
-        return self.elementwise([x], lambda e: e.to(dtype), dtype, self.sizes(x))
-
     def cast(self, x: Tensor, shape: Sequence[int | None]) -> Tensor:
         if tuple(shape) == x.shape:
             return x
@@ -505,17 +370,7 @@ class WholeBuilder(RuleBuilder, Generic[TargetT]):
             total = self.target.reduce("add", self.spread(below.value, self.frames[-1]), [rank], 0, POSITION)
         return Element(self, total, POSITION)
 
-    def scatter(
-        self,
-        x: Tensor,
-        dims: Sequence[int],
-        rows: Tensor,
-        update_sizes: Sequence[Size],
-        values: Callable[[list[Size], list[Size]], Element],
-        reduce: str | None,
-        include_self: bool,
-    ) -> Tensor:
-        return scatter(self, x, dims, rows, update_sizes, values, reduce, include_self)
+    scatter = scattering.scatter
 
     # --- Products and windows ---
 
@@ -586,7 +441,3 @@ def _dtype_of(type_: Any) -> DType:
     if (found := dtypes.BY_BUILTIN.get(type_)) is not None:
         return found
     raise Unsupported(f"a scalar of type {type_}")
-
-
-def _places(kernel: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    return itertools.product(*(range(k) for k in kernel))
