@@ -10,8 +10,8 @@ from flambeau.lowering.linalg.builder import LinalgBuilder
 from flambeau.lowering.linalg.rules import LINALG_RULES
 
 FAMILIES = (
-    "pointwise", "view", "create", "matmul", "reduce", "normalization", "scan", "conv", "pool", "pad", "index",
-    "scatter", "quantized", "special", "gamma", "polynomials",
+    "pointwise", "compare", "activation", "view", "slice", "create", "matmul", "reduce", "normalization", "scan",
+    "conv", "pool", "pad", "index", "scatter", "quantized", "special", "bessel", "gamma", "polynomials",
 )  # fmt: skip
 """The modules of this folder that add rules to the table."""
 

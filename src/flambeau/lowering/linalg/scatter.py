@@ -22,8 +22,8 @@ from xdsl.ir.affine import AffineDimExpr
 
 from flambeau.diagnostics import Unsupported
 from flambeau.ir import dtypes
-from flambeau.ir.dtypes import DType
 from flambeau.lowering.builder import Size, Tensor
+from flambeau.lowering.combining import Updating
 from flambeau.lowering.element import Element
 from flambeau.lowering.linalg.index import (
     OUT_OF_RANGE,
@@ -45,29 +45,8 @@ FEW = 4
 
 _TAG = 1 << 32
 
-Combine = Callable[[Element, Element], Element]
 Values = Callable[[list[Size], list[Size]], Element]
 """`values(position of the update, position in the destination)`, inside a body."""
-
-
-def overwrite(old: Element, new: Element) -> Element:
-    return new
-
-
-def add(old: Element, new: Element) -> Element:
-    return old + new
-
-
-_REDUCTIONS: dict[str, tuple[Combine, Callable[[DType], Any]]] = {
-    "sum": (add, lambda _: 0),
-    "add": (add, lambda _: 0),
-    "mean": (add, lambda _: 0),
-    "prod": (lambda old, new: old * new, lambda _: 1),
-    "multiply": (lambda old, new: old * new, lambda _: 1),
-    "amax": (lambda old, new: old.maximum(new), lambda d: d.min),
-    "amin": (lambda old, new: old.minimum(new), lambda d: d.max),
-}
-"""How a reduction combines, and what it starts with if the destination's own value does not count."""
 
 
 def scatter_rows(
@@ -91,56 +70,77 @@ def scatter_rows(
     rows = b.reshape(rows, [count])
     if b.has_scatter:
         return b.scatter(x, dims, rows, update_sizes, values, reduce, include_self)
-    dtype = x.dtype.compute
-    combine, initial = _REDUCTIONS[reduce] if reduce else (overwrite, lambda _: 0)
-    row_sizes = [sizes[d] for d in dims]
-
-    def row_of(position: Sequence[Size]) -> Element:
-        return linear(b, [b.element(position[d], dtypes.int64) for d in dims], row_sizes)
-
-    def start(old: Element) -> Element:
-        return old.to(dtype) if include_self else b.element(initial(dtype), dtype)
-
-    def finish(old: Element, new: Element, seen: Element) -> Element:
-        if reduce == "mean":
-            total = (seen + 1 if include_self else (seen == 0).select(1, seen)).to(dtype)
-            new = new.floor_divide(total) if dtype.is_integral else new / total
-        return new if include_self else (seen == 0).select(old.to(dtype), new)
-
+    how = Updating(reduce, include_self, x.dtype.compute)
     if isinstance(count, int) and count <= FEW:
+        singles = [b.reshape(b.slice(rows, [k], [1], [1]), []) for k in range(count)]
+        return _compare_few(b, x, dims, singles, update_sizes, values, how)
+    return _walk_sorted(b, x, dims, rows, update_sizes, values, how)
 
-        def compare(*elements: Element) -> Element:
-            targets, old = elements[:-1], elements[-1]
-            position: list[Size] = [b.loop_index(i) for i in range(x.rank)]
-            row = row_of(position)
-            new, seen = start(old), b.element(0, dtypes.int64)
-            for k, target in enumerate(targets):
-                hit = target == row
-                value = values(_static_unravel(k, update_sizes), position).to(dtype)
-                new, seen = hit.select(combine(new, value), new), seen + hit.to(dtypes.int64)
-            return finish(old, new, seen)
 
-        single = [b.reshape(b.slice(rows, [k], [1], [1]), []) for k in range(count)]
-        return b.generic(single, [()] * count, [x], [tuple(range(x.rank))], x.rank, compare)[0]
+def _row_of(b: RuleBuilder, x: Tensor, dims: Sequence[int], position: Sequence[Size]) -> Element:
+    """Inside a body: the row of a position."""
+    sizes = b.sizes(x)
+    return linear(b, [b.element(position[d], dtypes.int64) for d in dims], [sizes[d] for d in dims])
 
+
+def _start(b: RuleBuilder, old: Element, how: Updating) -> Element:
+    return old.to(how.dtype) if how.include_self else b.element(how.start, how.dtype)
+
+
+def _compare_few(
+    b: RuleBuilder,
+    x: Tensor,
+    dims: Sequence[int],
+    rows: Sequence[Tensor],
+    update_sizes: Sequence[Size],
+    values: Values,
+    how: Updating,
+) -> Tensor:
+    """Compare the row of each element with those of all updates."""
+
+    def compare(*elements: Element) -> Element:
+        targets, old = elements[:-1], elements[-1]
+        position: list[Size] = [b.loop_index(i) for i in range(x.rank)]
+        row = _row_of(b, x, dims, position)
+        new, seen = _start(b, old, how), b.element(0, dtypes.int64)
+        for k, target in enumerate(targets):
+            hit = target == row
+            value = values(_static_unravel(k, update_sizes), position).to(how.dtype)
+            new, seen = hit.select(how.combine(new, value), new), seen + hit.to(dtypes.int64)
+        return how.finish(old, new, seen)
+
+    return b.generic(rows, [()] * len(rows), [x], [tuple(range(x.rank))], x.rank, compare)[0]
+
+
+def _walk_sorted(
+    b: RuleBuilder,
+    x: Tensor,
+    dims: Sequence[int],
+    rows: Tensor,
+    update_sizes: Sequence[Size],
+    values: Values,
+    how: Updating,
+) -> Tensor:
+    """Sort the updates by their rows; each element finds its run of them, and walks it."""
+    sizes, count = b.sizes(x), b.size(rows, 0)
     # Row and number of the update in one integer, so that updates of a row stay in order.
     updates = merge_sort(b, b.map_indexed([rows], [count], dtypes.int64, lambda at, e: e * _TAG + b.scalar(at[0])))
-    row_count = b.product(row_sizes)
-    firsts = b.generate([b.add(row_count, 1)], dtypes.int64, lambda i: first_not_below(b, updates, b.scalar(i) * _TAG))
+    ends = b.add(b.product([sizes[d] for d in dims]), 1)
+    firsts = b.generate([ends], dtypes.int64, lambda i: first_not_below(b, updates, b.scalar(i) * _TAG))
 
     def walk(old: Element) -> Element:
         position: list[Size] = [b.loop_index(i) for i in range(x.rank)]
-        row = row_of(position)
+        row = _row_of(b, x, dims, position)
         first, end = b.load(firsts, [b.as_index(row)]), b.load(firsts, [b.as_index(row + 1)])
 
         def apply(at: Element, new: Element) -> tuple[Element, Element]:
             number = b.load(updates, [b.as_index(at)]) - row * _TAG
             update: list[Size] = [b.as_index(i) for i in unravel(b, number, update_sizes)]
-            return at + 1, combine(new, values(update, position).to(dtype))
+            return at + 1, how.combine(new, values(update, position).to(how.dtype))
 
-        begin = first if reduce else first.maximum(end - 1)
-        new = b.while_loop([begin, start(old)], lambda at, _: at < end, apply)[1]
-        return finish(old, new, end - first)
+        begin = first if how.reduce else first.maximum(end - 1)
+        new = b.while_loop([begin, _start(b, old, how)], lambda at, _: at < end, apply)[1]
+        return how.finish(old, new, end - first)
 
     return b.generic([], [], [x], [tuple(range(x.rank))], x.rank, walk)[0]
 
@@ -195,7 +195,8 @@ def write_indexed(
         return masked
     ix = indexing(b, x, [_wide(b, i) for i in indices])
     if not ix.dims:
-        return b.elementwise([x, values], overwrite if not accumulate else add, x.dtype, b.sizes(x))
+        how = Updating("sum" if accumulate else None, True, x.dtype)
+        return b.elementwise([x, values], how.combine, x.dtype, b.sizes(x))
     sizes = [b.size(x, d) for d in ix.dims]
     rows = b.elementwise(
         ix.tensors,

@@ -11,11 +11,11 @@ from xdsl.ir import SSAValue
 
 from flambeau.ir import dtypes
 from flambeau.lowering.builder import Size, Tensor, is_same, tensor_type
+from flambeau.lowering.combining import JOINS, neutral
 from flambeau.lowering.element import Element
 from flambeau.lowering.tosa import wide
 from flambeau.lowering.tosa.constants import array_of
-from flambeau.lowering.whole.scatter import neutral
-from flambeau.lowering.whole.values import JOINS, element_of, shape_of
+from flambeau.lowering.whole.values import element_of, shape_of
 
 if TYPE_CHECKING:
     from flambeau.lowering.tosa.ops import TosaOps

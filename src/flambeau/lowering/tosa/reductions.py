@@ -15,9 +15,10 @@ from flambeau.dialects import tosa
 from flambeau.ir import dtypes
 from flambeau.ir.dtypes import DType
 from flambeau.lowering.builder import Size, Tensor, static, tensor_type
+from flambeau.lowering.combining import JOINS
 from flambeau.lowering.element import Element
 from flambeau.lowering.verbs import Body
-from flambeau.lowering.whole.values import JOINS, element_of, reduction_of, shape_of
+from flambeau.lowering.whole.values import element_of, reduction_of, shape_of
 
 if TYPE_CHECKING:
     from flambeau.lowering.tosa.ops import TosaOps

@@ -6,17 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from flambeau.ir import dtypes
-from flambeau.ir.dtypes import DType
 from flambeau.lowering.builder import Size, Tensor
+from flambeau.lowering.combining import Updating
 from flambeau.lowering.element import Element
 
 if TYPE_CHECKING:
     from flambeau.lowering.whole.builder import WholeBuilder
-
-_KINDS = {
-    "sum": "add", "add": "add", "mean": "add", "prod": "mul", "multiply": "mul", "amax": "max", "amin": "min",
-}  # fmt: skip
-"""What PyTorch's names of reductions do."""
 
 
 def scatter(
@@ -47,33 +42,17 @@ def scatter(
         update = values(at[: len(update_sizes)], position).to(dtype)
         updates = Tensor(b.spread(update.value, b.frames[-1]), dtype, b.frames[-1])
     updates = b.reshape(updates, [count, width])
-    result = _combine(b, b.to(flat, dtype), rows, updates, reduce, include_self)
+    result = _combine(b, b.to(flat, dtype), rows, updates, Updating(reduce, include_self, dtype))
     inverse = [order.index(d) for d in range(x.rank)]
     return b.transpose(b.reshape(b.to(result, x.dtype), [sizes[d] for d in order]), inverse)
 
 
-def _combine(
-    b: WholeBuilder[Any], x: Tensor, rows: Tensor, updates: Tensor, reduce: str | None, include_self: bool
-) -> Tensor:
-    """Combine [updates, width] into the rows of [rows, width] that they name, as PyTorch's reduction says."""
-    dtype, kind, start = x.dtype, _KINDS[reduce] if reduce else None, x
-    if kind and not include_self:
-        start = b.full(b.sizes(x), neutral(kind, dtype), dtype)
-    result = b.target.scatter(start, rows, updates, kind)
-    if reduce is None or (include_self and reduce != "mean"):
+def _combine(b: WholeBuilder[Any], x: Tensor, rows: Tensor, updates: Tensor, how: Updating) -> Tensor:
+    """Combine [updates, width] into the rows of [rows, width] that they name."""
+    start = b.full(b.sizes(x), how.start, how.dtype) if how.kind and not how.include_self else x
+    result = b.target.scatter(start, rows, updates, how.kind)
+    if how.reduce is None or (how.include_self and how.reduce != "mean"):
         return result
     ones = b.full(b.sizes(updates), 1, dtypes.int64)
     seen = b.target.scatter(b.full(b.sizes(x), 0, dtypes.int64), rows, ones, "add")
-
-    def finish(old: Element, new: Element, count: Element) -> Element:
-        if reduce == "mean":
-            total = (count + 1 if include_self else (count == 0).select(1, count)).to(dtype)
-            new = new.floor_divide(total) if dtype.is_integral else new / total
-        return new if include_self else (count == 0).select(old, new)
-
-    return b.elementwise([x, result, seen], finish, dtype, b.sizes(x))
-
-
-def neutral(kind: str | None, dtype: DType) -> Any:
-    """The number that changes nothing when it is combined with another."""
-    return {"add": 0, "mul": 1, "max": dtype.min, "min": dtype.max, None: 0}[kind]
+    return b.elementwise([x, result, seen], how.finish, how.dtype, b.sizes(x))

@@ -10,7 +10,6 @@ from xdsl.dialects.builtin import TensorType, UnregisteredOp
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from flambeau.ir import dtypes
-from flambeau.lowering.element import Element
 
 T = TypeVar("T")
 
@@ -24,13 +23,6 @@ KINDS = {
     "arith.xori": "xor",
 }  # fmt: skip
 """Ops that combine an accumulator with a term."""
-
-JOINS: dict[str, Callable[[Element, Element], Element]] = {
-    "add": lambda a, b: a + b, "mul": lambda a, b: a * b, "max": lambda a, b: a.maximum(b),
-    "min": lambda a, b: a.minimum(b), "maxu": lambda a, b: a.maximum(b), "minu": lambda a, b: a.minimum(b),
-    "and": lambda a, b: a & b, "or": lambda a, b: a | b, "xor": lambda a, b: a ^ b,
-}  # fmt: skip
-"""What two elements give together, in reductions and scatters."""
 
 
 def by_identity(function: Callable[[Any], T]) -> Callable[[Any], T]:
