@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from xdsl.dialects import arith, scf, tensor
@@ -25,6 +26,20 @@ MapResult = int | None | tuple[tuple[int, int], ...]
 """One result of an indexing map: a loop, None for the constant 0, or a sum of (loop, factor)."""
 
 ZERO_DIVISION = "ZeroDivisionError: an integer is divided by zero"
+
+
+@dataclass(frozen=True)
+class Windows:
+    """How windows lie on the last dims of a tensor."""
+
+    kernel: Sequence[Size]
+    """How many elements a window has along each dim."""
+    out: Sequence[Size]
+    """How many windows there are along each dim."""
+    strides: Sequence[int]
+    """How far each window is from the one before."""
+    dilations: Sequence[int]
+    """How far the elements of a window are from each other."""
 
 
 class RuleBuilder(LoweringBuilder, ABC):
@@ -258,16 +273,14 @@ class RuleBuilder(LoweringBuilder, ABC):
             results = [self.reshape(r, shape) for r in results]
         return results
 
-    def covered(
-        self, x: Tensor, kernel: Sequence[Size], out: Sequence[Size], strides: Sequence[int], dilations: Sequence[int]
-    ) -> Tensor:
+    def covered(self, x: Tensor, at: Windows) -> Tensor:
         """The part of the last dims that windows reach.
 
         MLIR drops loops of one step, and then takes what a single window does not reach for a mistake in its size.
         """
-        lead = x.rank - len(kernel)
+        lead = x.rank - len(at.kernel)
         sizes = self.sizes(x)
-        for i, (k, o, s, d) in enumerate(zip(kernel, out, strides, dilations, strict=True), lead):
+        for i, (k, o, s, d) in enumerate(zip(at.kernel, at.out, at.strides, at.dilations, strict=True), lead):
             if isinstance(k, int) and isinstance(o, int) and k > 0 and o > 0:
                 sizes[i] = (o - 1) * s + (k - 1) * d + 1
         return self.slice(x, [0] * x.rank, sizes, [1] * x.rank)
@@ -275,24 +288,21 @@ class RuleBuilder(LoweringBuilder, ABC):
     def window_reduce(
         self,
         x: Tensor,
-        kernel: Sequence[Size],
-        out: Sequence[Size],
-        strides: Sequence[int],
-        dilations: Sequence[int],
+        at: Windows,
         inits: Sequence[tuple[Any, DType]],
         body: Body,
         indexed: bool = False,
     ) -> list[Tensor]:
-        """Reduce sliding windows over the last dims: `out` windows of `kernel` elements in each of them.
+        """Reduce sliding windows over the last dims.
 
         `body(element, *accumulators)` gives the new accumulators, which start at `inits`. With `indexed`, its first
         argument is the list of loop indices: those of the result, then those inside the window.
         """
-        x = self.covered(x, kernel, out, strides, dilations)
-        n, lead = len(kernel), x.rank - len(kernel)
-        places = tuple(((lead + i, strides[i]), (x.rank + i, dilations[i])) for i in range(n))
-        sizes = [*self.sizes(x)[:lead], *out]
-        return self.windows([x], [(*range(lead), *places)], sizes, kernel, inits, body, indexed)
+        x = self.covered(x, at)
+        n, lead = len(at.kernel), x.rank - len(at.kernel)
+        places = tuple(((lead + i, at.strides[i]), (x.rank + i, at.dilations[i])) for i in range(n))
+        sizes = [*self.sizes(x)[:lead], *at.out]
+        return self.windows([x], [(*range(lead), *places)], sizes, at.kernel, inits, body, indexed)
 
     @abstractmethod
     def windows(
@@ -310,15 +320,8 @@ class RuleBuilder(LoweringBuilder, ABC):
     # --- Named ops ---
 
     @abstractmethod
-    def named(
-        self,
-        name: str,
-        ins: Sequence[Tensor],
-        out: Tensor,
-        body: Body,
-        properties: dict[str, Attribute] | None = None,
-    ) -> Tensor:
-        """A named linalg op that accumulates into `out`."""
+    def pool(self, name: str, x: Tensor, at: Windows, init: tuple[Any, DType], body: Body) -> Tensor:
+        """Reduce windows over one or two dims after batch and channels: `name` is `max` or `sum`."""
 
     @abstractmethod
     def contract(

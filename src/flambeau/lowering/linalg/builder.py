@@ -19,7 +19,7 @@ from flambeau.ir.dtypes import DType
 from flambeau.lowering import tensor_dialect
 from flambeau.lowering.builder import INDEX, Size, Tensor, i64_array, is_same, static, tensor_type
 from flambeau.lowering.element import Element
-from flambeau.lowering.verbs import Body, MapResult, RuleBuilder
+from flambeau.lowering.verbs import Body, MapResult, RuleBuilder, Windows, window_properties
 
 _PARALLEL = IteratorTypeAttr(IteratorType.PARALLEL)
 _REDUCTION = IteratorTypeAttr(IteratorType.REDUCTION)
@@ -252,6 +252,7 @@ class LinalgBuilder(RuleBuilder):
         body: Body,
         properties: dict[str, Attribute] | None = None,
     ) -> Tensor:
+        """A named linalg op that accumulates into `out`."""
         region = self.region([*(t.dtype for t in ins), out.dtype], body, [out.dtype])
         op = self.emit(
             named_op(name),
@@ -261,6 +262,13 @@ class LinalgBuilder(RuleBuilder):
             regions=(region,),
         )
         return Tensor(op.results[0], out.dtype, out._sizes)
+
+    def pool(self, name: str, x: Tensor, at: Windows, init: tuple[Any, DType], body: Body) -> Tensor:
+        start, dtype = init
+        out = self.initial([*self.sizes(x)[:2], *at.out], start, dtype)
+        window, layout = self.empty(at.kernel, x.dtype), {3: "ncw", 4: "nchw"}[x.rank]
+        properties = window_properties(at.strides, at.dilations)
+        return self.named(f"pooling_{layout}_{name}", [x, window], out, lambda e, _, acc: body(e, acc), properties)
 
     def contract(
         self, name: str, ins: Sequence[Tensor], sizes: Sequence[Size], properties: dict[str, Attribute] | None = None

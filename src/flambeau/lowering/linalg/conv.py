@@ -12,7 +12,7 @@ from flambeau.lowering.builder import Size, Tensor
 from flambeau.lowering.element import Element
 from flambeau.lowering.linalg.pad import resize_border
 from flambeau.lowering.linalg.rules import linalg_rule
-from flambeau.lowering.verbs import RuleBuilder, window_properties
+from flambeau.lowering.verbs import RuleBuilder, Windows, window_properties
 
 _NAMED = {1: "conv_1d_ncw_fcw", 2: "conv_2d_nchw_fchw", 3: "conv_3d_ncdhw_fcdhw"}
 
@@ -80,7 +80,7 @@ def convolve_padded(
         # The elements between the steps are never read; a dense 1x1 convolution is a matmul, a strided one is slow.
         x = b.slice(x, [0] * x.rank, [*b.sizes(x)[:2], *out], [1, 1, *stride])
         stride = [1] * n
-    x = b.covered(x, kernel, out, stride, dilation)
+    x = b.covered(x, Windows(kernel, out, stride, dilation))
     batch, features = b.size(x, 0), b.size(weight, 0)
     if groups == 1:
         b.same_size(b.size(x, 1), b.size(weight, 1), "the input's channels are not those of the weight")

@@ -12,26 +12,22 @@ from flambeau.lowering.builder import Size, Tensor
 from flambeau.lowering.element import Element
 from flambeau.lowering.linalg.conv import per_dim
 from flambeau.lowering.linalg.rules import linalg_rule
-from flambeau.lowering.verbs import RuleBuilder, window_properties
+from flambeau.lowering.verbs import RuleBuilder, Windows
 
 
-@dataclass
-class Windows:
-    """How windows lie on the last dims of a tensor."""
+@dataclass(frozen=True)
+class Pooling(Windows):
+    """Windows of constant size on a padded tensor."""
 
     kernel: list[int]
-    stride: list[int]
     padding: list[int]
-    dilation: list[int]
     size: list[Size]
     """The input's sizes."""
-    out: list[Size]
-    """How many windows there are."""
 
     @classmethod
     def of(
         cls, b: RuleBuilder, x: Tensor, n: int, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
-    ) -> Windows:
+    ) -> Pooling:
         kernel, padding, dilation = per_dim(kernel, n), per_dim(padding, n), per_dim(dilation, n)
         stride = per_dim(stride, n) if stride not in ([], ()) else kernel
         size = b.sizes(x)[-n:]
@@ -41,14 +37,14 @@ class Windows:
             min(k, n + 2 * p) if isinstance(n, int) and count == 1 and d == 1 else k
             for k, n, p, d, count in zip(kernel, size, padding, dilation, out, strict=True)
         ]
-        return cls(kernel, stride, padding, dilation, size, out)
+        return cls(kernel, out, stride, dilation, padding, size)
 
     def pad(self, b: RuleBuilder, x: Tensor, value: Any) -> Tensor:
         """The input with a border, wide enough for the last window too."""
         lead: list[Size] = [0] * (x.rank - len(self.kernel))
         high: list[Size] = []
         for size, out, k, s, p, d in zip(
-            self.size, self.out, self.kernel, self.stride, self.padding, self.dilation, strict=True
+            self.size, self.out, self.kernel, self.strides, self.padding, self.dilations, strict=True
         ):
             end = b.add(b.mul(b.sub(out, 1), s), d * (k - 1) + 1)
             reach = b.sub(end, b.add(size, p))
@@ -71,22 +67,13 @@ def _window_count(b: RuleBuilder, size: Size, k: int, s: int, p: int, d: int, ce
 
 
 def _pool(
-    b: RuleBuilder, x: Tensor, at: Windows, name: str, init: Any, body: Callable[[Element, Element], Any]
+    b: RuleBuilder, x: Tensor, at: Pooling, name: str, start: Any, body: Callable[[Element, Element], Any]
 ) -> Tensor:
     """Reduce the windows of a padded tensor with linalg's pooling op where there is one for the rank and dtype."""
-    dtype = x.dtype.compute
+    init, reduction = (start, x.dtype.compute), lambda e, acc: body(e.to(x.dtype.compute), acc)
     if x.rank == len(at.kernel) + 2 and x.rank <= 4 and x.dtype.signed:
-        layout = {3: "ncw", 4: "nchw"}[x.rank]
-        x = b.covered(x, at.kernel, at.out, at.stride, at.dilation)
-        out = b.initial([*b.sizes(x)[:2], *at.out], init, dtype)
-        window = b.empty(at.kernel, x.dtype)
-        properties = window_properties(at.stride, at.dilation)
-        return b.named(
-            f"pooling_{layout}_{name}", [x, window], out, lambda e, _, acc: body(e.to(dtype), acc), properties
-        )
-    return b.window_reduce(
-        x, at.kernel, at.out, at.stride, at.dilation, [(init, dtype)], lambda e, acc: body(e.to(dtype), acc)
-    )[0]
+        return b.pool(name, b.covered(x, at), at, init, reduction)
+    return b.window_reduce(x, at, [init], reduction)[0]
 
 
 # --- Maximum ---
@@ -108,7 +95,7 @@ def max_pool3d(b: RuleBuilder, x: Tensor, *args: Any) -> Tensor:
 
 
 def _max_pool(b: RuleBuilder, x: Tensor, n: int, *args: Any) -> Tensor:
-    at = Windows.of(b, x, n, *args)
+    at = Pooling.of(b, x, n, *args)
     padded = at.pad(b, x, x.dtype.min)
     return b.to(_pool(b, padded, at, "max", x.dtype.min, lambda e, acc: acc.maximum(e)), x.dtype)
 
@@ -129,20 +116,20 @@ def max_pool3d_with_indices(b: RuleBuilder, x: Tensor, *args: Any) -> tuple[Tens
 
 
 def _max_pool_with_indices(b: RuleBuilder, x: Tensor, n: int, *args: Any) -> tuple[Tensor, Tensor]:
-    at = Windows.of(b, x, n, *args)
+    at = Pooling.of(b, x, n, *args)
     padded = at.pad(b, x, x.dtype.min)
     bordered = padded is not x
 
     def body(indices: list[Size], e: Element, best: Element, best_at: Element) -> tuple[Element, Element]:
         places = [
             b.sub(b.add(b.mul(o, s), b.mul(w, d)), p)
-            for o, w, s, d, p in zip(indices[x.rank - n :], indices[x.rank :], at.stride, at.dilation, at.padding)
+            for o, w, s, d, p in zip(indices[x.rank - n :], indices[x.rank :], at.strides, at.dilations, at.padding)
         ]
         inside = _inside(b, places, at.size) if bordered else None
         return _better(e, _flat(b, places, at.size), best, best_at, inside)
 
     inits = [(x.dtype.min, x.dtype), (-1, dtypes.int64)]
-    values, indices = b.window_reduce(padded, at.kernel, at.out, at.stride, at.dilation, inits, body, indexed=True)
+    values, indices = b.window_reduce(padded, at, inits, body, indexed=True)
     return values, indices
 
 
@@ -200,7 +187,7 @@ def _avg_pool(
     count_include_pad: bool,
     divisor_override: int | None,
 ) -> Tensor:
-    at = Windows.of(b, x, n, kernel, stride, padding, 1, ceil_mode)
+    at = Pooling.of(b, x, n, kernel, stride, padding, 1, ceil_mode)
     total = _pool(b, at.pad(b, x, 0), at, "sum", 0, lambda e, acc: acc + e)
     border = at.padding if count_include_pad else [0] * n
     count: Size = divisor_override or 1
@@ -209,7 +196,7 @@ def _avg_pool(
         size: Size = count
         if divisor_override is None:
             for o, k, s, p, most, extra in zip(
-                indices[-n:], at.kernel, at.stride, at.padding, at.size, border, strict=True
+                indices[-n:], at.kernel, at.strides, at.padding, at.size, border, strict=True
             ):
                 size = b.mul(size, _overlap(b, o, k, s, p, most, extra, ceil_mode))
         return _quotient(e, b.scalar(b.index(size)))

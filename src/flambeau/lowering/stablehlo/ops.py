@@ -21,7 +21,7 @@ from flambeau.ir.dtypes import DType
 from flambeau.lowering.builder import INDEX, Size, Tensor, i64_array, is_same, static, tensor_type, wrap
 from flambeau.lowering.element import Element
 from flambeau.lowering.stablehlo.vocabulary import CONVERSIONS, RULES, SAME, flipped
-from flambeau.lowering.verbs import window_lists
+from flambeau.lowering.verbs import Body, Windows, window_lists
 from flambeau.lowering.whole.builder import WholeBuilder
 from flambeau.lowering.whole.target import TargetOps
 from flambeau.lowering.whole.values import element_of, reduction_of, shape_of
@@ -351,24 +351,15 @@ class StablehloOps(TargetOps):
         type_ = tensor_type(tuple(map(static, sizes)), dtype.builtin)
         return Tensor(self.make("convolution", (x.value, weight.value), type_, properties), dtype, sizes)
 
-    def window_reduce(
-        self,
-        x: Tensor,
-        kernel: Sequence[Size],
-        out: Sequence[Size],
-        strides: Sequence[int],
-        dilations: Sequence[int],
-        init: tuple[Any, DType],
-        body: Any,
-    ) -> Tensor | None:
-        b = self.b
-        if not all(isinstance(k, int) for k in kernel):
+    def window_reduce(self, x: Tensor, at: Windows, init: tuple[Any, DType], body: Body) -> Tensor | None:
+        b, kernel = self.b, [k for k in at.kernel if isinstance(k, int)]
+        if len(kernel) < len(at.kernel):
             # There is an op for constant windows only.
             return None
         lead = x.rank - len(kernel)
         reach = [
             b.add(b.mul(b.sub(o, 1), s), b.add(b.mul(b.sub(k, 1), d), 1))
-            for k, o, s, d in zip(kernel, out, strides, dilations, strict=True)
+            for k, o, s, d in zip(kernel, at.out, at.strides, at.dilations, strict=True)
         ]
         x = b.slice(x, [0] * x.rank, [*b.sizes(x)[:lead], *reach], [1] * x.rank)
         (start, dtype), sizes = init, b.sizes(x)
@@ -378,31 +369,15 @@ class StablehloOps(TargetOps):
             if reduction is None or name is None:
                 return None
             term = b.spread(reduction.term, sizes)
-        return self.reduce_windows(name, term, dtype, start, kernel, out, strides, dilations, sizes)
-
-    def reduce_windows(
-        self,
-        name: str,
-        value: SSAValue,
-        dtype: DType,
-        init: Any,
-        kernel: Sequence[Any],
-        out: Sequence[Size],
-        strides: Sequence[int],
-        dilations: Sequence[int],
-        sizes: Sequence[Size],
-    ) -> Tensor:
-        lead = (1,) * (len(sizes) - len(kernel))
-        wanted = [*sizes[: len(lead)], *out]
+        ones, wanted = (1,) * lead, [*sizes[:lead], *at.out]
         properties: dict[str, Attribute] = {
-            "window_dimensions": i64_array((*lead, *kernel)),
-            "window_strides": i64_array((*lead, *strides)),
-            "window_dilations": i64_array((*lead, *dilations)),
+            "window_dimensions": i64_array((*ones, *kernel)),
+            "window_strides": i64_array((*ones, *at.strides)),
+            "window_dilations": i64_array((*ones, *at.dilations)),
         }
         type_ = tensor_type(tuple(map(static, wanted)), dtype.builtin)
-        start = self.splat(init, dtype, [])
-        region = self.reducer(name, dtype)
-        return Tensor(self.make("reduce_window", (value, start), type_, properties, [region]), dtype, wanted)
+        operands, region = (term, self.splat(start, dtype, [])), self.reducer(name, dtype)
+        return Tensor(self.make("reduce_window", operands, type_, properties, [region]), dtype, wanted)
 
 
 StablehloBuilder = WholeBuilder[StablehloOps]

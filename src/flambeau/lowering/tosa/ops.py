@@ -395,24 +395,10 @@ class TosaOps(TargetOps):
 
     reduce = reductions.reduce
     contract = reductions.contract
+    window_reduce = reductions.window_reduce
     load = access.load
     gather = access.gather
     scatter = access.scatter
-
-    def window_reduce(
-        self,
-        x: Tensor,
-        kernel: Sequence[Size],
-        out: Sequence[Size],
-        strides: Sequence[int],
-        dilations: Sequence[int],
-        init: tuple[Any, DType],
-        body: Any,
-    ) -> Tensor | None:
-        windows = [k for k in kernel if isinstance(k, int)]
-        if not len(windows) == len(kernel) <= 2 or any(d != 1 for d in dilations):
-            return None
-        return reductions.pool(self, x, windows, out, strides, init, body)
 
 
 TosaBuilder = WholeBuilder[TosaOps]

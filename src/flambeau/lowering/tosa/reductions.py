@@ -17,7 +17,7 @@ from flambeau.ir.dtypes import DType
 from flambeau.lowering.builder import Size, Tensor, static, tensor_type
 from flambeau.lowering.combining import JOINS
 from flambeau.lowering.element import Element
-from flambeau.lowering.verbs import Body
+from flambeau.lowering.verbs import Body, Windows
 from flambeau.lowering.whole.values import element_of, reduction_of, shape_of
 
 if TYPE_CHECKING:
@@ -134,39 +134,37 @@ def contract(t: TosaOps, name: str, ins: Sequence[Tensor], sizes: Sequence[Size]
     return t.b.to(result, dtype)
 
 
-def pool(
-    t: TosaOps,
-    x: Tensor,
-    kernel: Sequence[int],
-    out: Sequence[Size],
-    strides: Sequence[int],
-    start: tuple[Any, DType],
-    body: Body,
-) -> Tensor | None:
+def window_reduce(t: TosaOps, x: Tensor, at: Windows, init: tuple[Any, DType], body: Body) -> Tensor | None:
     """The maximum or the sum of windows as TOSA's poolings; None where they mean something else."""
-    init, dtype = start
-    lead = x.rank - len(kernel)
-    sizes = t.b.sizes(x)
-    if (
-        not (dtype.is_float or dtype is dtypes.int8)
-        or 0 in x.shape
-        or (None in x.shape[lead:] and any(s > 1 for s in strides))
-    ):
+    kernel = [k for k in at.kernel if isinstance(k, int)]
+    if not len(kernel) == len(at.kernel) <= 2 or any(d != 1 for d in at.dilations):
+        return None
+    start, dtype = init
+    lead, sizes = x.rank - len(kernel), t.b.sizes(x)
+    if not (dtype.is_float or dtype is dtypes.int8) or 0 in x.shape:
+        return None
+    if None in x.shape[lead:] and any(s > 1 for s in at.strides):
         return None
     with t.b.frame(sizes):
         result = body(Element(t.b, x.value, x.dtype), t.b.accumulator(dtype))
         reduction = reduction_of(result.value)
         neutral = {"max": dtype.min, "add": 0 if dtype.is_float else None}
-        if reduction is None or neutral.get(reduction.kind) != init:
+        if reduction is None or neutral.get(reduction.kind) != start:
             return None
         x = Tensor(t.b.spread(reduction.term, sizes), dtype, sizes)
     # Windows end with the input.
     reach = [
-        b if not isinstance(o, int) else (o - 1) * s + k
-        for b, o, s, k in zip(sizes[lead:], out, strides, kernel, strict=True)
+        size if not isinstance(o, int) else (o - 1) * s + k
+        for size, o, s, k in zip(sizes[lead:], at.out, at.strides, kernel, strict=True)
     ]
     x = t.b.slice(x, [0] * x.rank, [*sizes[:lead], *reach], [1] * x.rank)
-    plane, places, window, steps = list(reach), list(out), list(kernel), list(strides)
+    return _pool(t, reduction.kind, x, kernel, at)
+
+
+def _pool(t: TosaOps, kind: str, x: Tensor, kernel: list[int], at: Windows) -> Tensor:
+    """`max_pool2d`, or `avg_pool2d` times the number of elements."""
+    lead, sizes = x.rank - len(kernel), t.b.sizes(x)
+    plane, places, window, steps = sizes[lead:], list(at.out), kernel, list(at.strides)
     if len(kernel) == 1:
         plane, places, window, steps = [1, *plane], [1, *places], [1, *window], [1, *steps]
     # Batch and channels keep their places, other dims before the windows are one batch.
@@ -178,10 +176,10 @@ def pool(
     properties: dict[str, Attribute] = {
         "kernel": tosa.ints(window), "stride": tosa.ints(steps), "pad": tosa.ints([0] * 4),
     }  # fmt: skip
-    if reduction.kind == "max":
+    if kind == "max":
         properties["nan_mode"] = tosa.nan_mode()
         value = t.make("max_pool2d", (last.value,), type_, properties)
-        if dtype.is_float:
+        if x.dtype.is_float:
             # Engines start at the lowest number there is, where PyTorch starts at -inf.
             lowest = t.number(value, float(np.finfo(np.float32).min))
             below = t.on("greater_equal", (lowest, value), i1)
@@ -191,5 +189,5 @@ def pool(
         properties["acc_type"] = f32
         mean = t.make("avg_pool2d", (last.value, zero, zero), type_, properties)
         value = t.product_of(mean, t.number(mean, float(math.prod(kernel))))
-    back = t.b.transpose(Tensor(value, dtype, wanted), [0, 3, 1, 2])
-    return t.b.reshape(back, [*sizes[:lead], *out])
+    back = t.b.transpose(Tensor(value, x.dtype, wanted), [0, 3, 1, 2])
+    return t.b.reshape(back, [*sizes[:lead], *at.out])

@@ -23,7 +23,7 @@ from flambeau.ir.dtypes import DType
 from flambeau.lowering.builder import CMP_PROPERTIES, Size, Tensor, is_same, tensor_type
 from flambeau.lowering.element import Element
 from flambeau.lowering.slices import insert_by_select
-from flambeau.lowering.verbs import Body, RuleBuilder, window_lists
+from flambeau.lowering.verbs import Body, RuleBuilder, Windows
 from flambeau.lowering.whole import nests
 from flambeau.lowering.whole import scatter as scattering
 from flambeau.lowering.whole.target import TargetOps
@@ -377,34 +377,17 @@ class WholeBuilder(RuleBuilder, Generic[TargetT]):
     def contract(self, name: str, ins: Sequence[Tensor], sizes: Sequence[Size], properties: Any = None) -> Tensor:
         return self.target.contract(name, ins, sizes, properties)
 
-    def named(self, name: str, ins: Sequence[Tensor], out: Tensor, body: Body, properties: Any = None) -> Tensor:
-        """linalg's poolings as windows."""
-        if not name.startswith("pooling_"):
-            raise Unsupported(f"linalg.{name} in {self.target.name}")
-        x, window = ins
-        strides, dilations = window_lists(properties)
-        inits = [(self.fills[out.value], out.dtype)]
-        last = self.sizes(out)[-window.rank :]
-        return self.window_reduce(
-            x, self.sizes(window), last, strides, dilations, inits, lambda e, acc: body(e, e, acc)
-        )[0]
+    def pool(self, name: str, x: Tensor, at: Windows, init: tuple[Any, DType], body: Body) -> Tensor:
+        return self.window_reduce(x, at, [init], body)[0]
 
     def window_reduce(
-        self,
-        x: Tensor,
-        kernel: Sequence[Size],
-        out: Sequence[Size],
-        strides: Sequence[int],
-        dilations: Sequence[int],
-        inits: Sequence[tuple[Any, DType]],
-        body: Body,
-        indexed: bool = False,
+        self, x: Tensor, at: Windows, inits: Sequence[tuple[Any, DType]], body: Body, indexed: bool = False
     ) -> list[Tensor]:
         if len(inits) == 1 and not indexed:
-            found = self.target.window_reduce(x, kernel, out, strides, dilations, inits[0], body)
+            found = self.target.window_reduce(x, at, inits[0], body)
             if found is not None:
                 return [found]
-        return super().window_reduce(x, kernel, out, strides, dilations, inits, body, indexed)
+        return super().window_reduce(x, at, inits, body, indexed)
 
     # --- Contents as numbers ---
 

@@ -13,6 +13,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from flambeau.ir.dtypes import DType
 from flambeau.lowering.builder import Size, Tensor
+from flambeau.lowering.verbs import Body, Windows
 from flambeau.lowering.whole.values import element_of
 
 if TYPE_CHECKING:
@@ -142,16 +143,7 @@ class TargetOps(ABC):
         """Read x at indices inside a body; None where it is gathered."""
         return None
 
-    def window_reduce(
-        self,
-        x: Tensor,
-        kernel: Sequence[Size],
-        out: Sequence[Size],
-        strides: Sequence[int],
-        dilations: Sequence[int],
-        init: tuple[Any, DType],
-        body: Any,
-    ) -> Tensor | None:
+    def window_reduce(self, x: Tensor, at: Windows, init: tuple[Any, DType], body: Body) -> Tensor | None:
         """Reduce sliding windows as `b.window_reduce` does; None where each step of the window is taken in turn."""
         return None
 
