@@ -25,6 +25,9 @@ Body = Callable[..., Any]
 MapResult = int | None | tuple[tuple[int, int], ...]
 """One result of an indexing map: a loop, None for the constant 0, or a sum of (loop, factor)."""
 
+Loops = Sequence[int]
+"""The loop that each dim of an operand runs along."""
+
 ZERO_DIVISION = "ZeroDivisionError: an integer is divided by zero"
 
 
@@ -135,31 +138,47 @@ class RuleBuilder(LoweringBuilder, ABC):
         """A loop nest; `body` gets an Element for each operand and gives one for each result."""
 
     @abstractmethod
+    def each(
+        self,
+        operands: Sequence[tuple[Tensor, Sequence[int]]],
+        sizes: Sequence[Size],
+        body: Body,
+        types: Sequence[DType],
+    ) -> list[Tensor]:
+        """One loop over all positions; dims of an operand that are 1 long are broadcast.
+
+        `body` gets an Element for each operand and gives one for each of `types`, the dtypes of the results.
+        """
+
     def elementwise(
         self, tensors: Sequence[Tensor], body: Body, dtype: DType | Sequence[DType], sizes: Sequence[Size] | None = None
     ) -> Any:
         """One loop over all elements; operands are broadcast, to `sizes` where these are given."""
+        sizes = self.loop_sizes(tensors, sizes)
+        operands = [(t, range(len(sizes) - t.rank, len(sizes))) for t in tensors]
+        results = self.each(operands, sizes, body, [dtype] if isinstance(dtype, DType) else dtype)
+        return results[0] if isinstance(dtype, DType) else tuple(results)
 
-    @abstractmethod
     def elementwise_over(
-        self, operands: Sequence[tuple[Tensor, Sequence[int]]], sizes: Sequence[Size], body: Body, dtype: DType
+        self, operands: Sequence[tuple[Tensor, Loops]], sizes: Sequence[Size], body: Body, dtype: DType
     ) -> Tensor:
         """One loop over all elements; each operand comes with the dims that its own dims run along."""
+        for t, dims in operands:
+            for d, size in zip(dims, self.sizes(t), strict=True):
+                self.same_size(sizes[d], size, f"an operand does not have the size of dimension {d}")
+        return self.each(operands, sizes, body, [dtype])[0]
 
-    @abstractmethod
-    def generate(self, sizes: Sequence[Size], dtype: DType, body: Callable[..., Any]) -> Tensor:
-        """A tensor whose elements are a function of their position (index values)."""
-
-    def map_indexed(
-        self, tensors: Sequence[Tensor], sizes: Sequence[Size], dtype: DType, body: Callable[..., Any]
-    ) -> Tensor:
+    def map_indexed(self, tensors: Sequence[Tensor], sizes: Sequence[Size], dtype: DType, body: Body) -> Tensor:
         """Elementwise with broadcast operands where `body(indices, *elements)` sees the position too."""
-        rank = len(sizes)
 
         def with_indices(*elements: Element) -> Any:
-            return body([self.loop_index(i) for i in range(rank)], *elements)
+            return body([self.loop_index(i) for i in range(len(sizes))], *elements)
 
         return self.elementwise(tensors, with_indices, dtype, sizes)
+
+    def generate(self, sizes: Sequence[Size], dtype: DType, body: Body) -> Tensor:
+        """A tensor whose elements are a function of their position (index values)."""
+        return self.map_indexed([], sizes, dtype, lambda indices: body(*indices))
 
     def to(self, x: Tensor, dtype: DType) -> Tensor:
         """Convert the elements of a tensor."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -85,6 +85,21 @@ class LinalgBuilder(RuleBuilder):
         )
         return [Tensor(r, o.dtype, o._sizes) for r, o in zip(op.results, outs, strict=True)]
 
+    def each(
+        self,
+        operands: Sequence[tuple[Tensor, Sequence[int]]],
+        sizes: Sequence[Size],
+        body: Body,
+        types: Sequence[DType],
+    ) -> list[Tensor]:
+        maps = [
+            tuple(None if n == 1 and sizes[d] != 1 else d for d, n in zip(dims, t.shape, strict=True))
+            for t, dims in operands
+        ]
+        outs, count, rank = [self.empty(sizes, d) for d in types], len(operands), len(sizes)
+        out_maps = [tuple(range(rank))] * len(outs)
+        return self.generic([t for t, _ in operands], maps, outs, out_maps, rank, lambda *e: body(*e[:count]))
+
     def region(self, argument_dtypes: Sequence[DType], body: Body, result_dtypes: Sequence[DType]) -> Region:
         """A region whose block computes `body` on scalars and yields the results, converted to their dtypes."""
         block = Block(arg_types=[d.builtin for d in argument_dtypes])
@@ -104,47 +119,6 @@ class LinalgBuilder(RuleBuilder):
     def load(self, x: Tensor, indices: Sequence[Size]) -> Element:
         value = self.value(tensor.ExtractOp, (x.value, *(self.index(i) for i in indices)), x.dtype.builtin)
         return Element(self, value, x.dtype)
-
-    # --- Loops over all elements ---
-
-    def elementwise(
-        self, tensors: Sequence[Tensor], body: Body, dtype: DType | Sequence[DType], sizes: Sequence[Size] | None = None
-    ) -> Any:
-        sizes = self.loop_sizes(tensors, sizes)
-        rank = len(sizes)
-        identity = tuple(range(rank))
-        in_maps = [self._broadcast_map(t, sizes) for t in tensors]
-        out_dtypes = [dtype] if isinstance(dtype, DType) else list(dtype)
-        outs = [self.empty(sizes, d) for d in out_dtypes]
-        count = len(tensors)
-        results = self.generic(
-            tensors, in_maps, outs, [identity] * len(outs), rank, lambda *elements: body(*elements[:count])
-        )
-        return results[0] if isinstance(dtype, DType) else tuple(results)
-
-    def elementwise_over(
-        self, operands: Sequence[tuple[Tensor, Sequence[int]]], sizes: Sequence[Size], body: Body, dtype: DType
-    ) -> Tensor:
-        for t, dims in operands:
-            for d, size in zip(dims, self.sizes(t), strict=True):
-                self.same_size(sizes[d], size, f"an operand does not have the size of dimension {d}")
-        out = self.empty(sizes, dtype)
-        tensors, maps = [t for t, _ in operands], [tuple(dims) for _, dims in operands]
-        return self.generic(tensors, maps, [out], [tuple(range(len(sizes)))], len(sizes), lambda *e: body(*e[:-1]))[0]
-
-    def _broadcast_map(self, x: Tensor, sizes: Sequence[Size]) -> tuple[int | None, ...]:
-        offset = len(sizes) - x.rank
-        return tuple(None if d == 1 and sizes[offset + i] != 1 else offset + i for i, d in enumerate(x.shape))
-
-    def generate(self, sizes: Sequence[Size], dtype: DType, body: Callable[..., Any]) -> Tensor:
-        rank = len(sizes)
-        out = self.empty(sizes, dtype)
-        identity = tuple(range(rank))
-
-        def with_indices(_: Element) -> Any:
-            return body(*(self.loop_index(i) for i in range(rank)))
-
-        return self.generic([], [], [out], [identity], rank, with_indices)[0]
 
     # --- Filling ---
 

@@ -222,40 +222,8 @@ class WholeBuilder(RuleBuilder, Generic[TargetT]):
 
     # --- Loop nests ---
 
-    def elementwise(
-        self, tensors: Sequence[Tensor], body: Body, dtype: DType | Sequence[DType], sizes: Sequence[Size] | None = None
-    ) -> Any:
-        sizes = self.loop_sizes(tensors, sizes)
-        rank = len(sizes)
-        elements = [Element(self, self._lead(t, rank), t.dtype) for t in tensors]
-        results = self._everywhere(sizes, lambda: body(*elements), [dtype] if isinstance(dtype, DType) else dtype)
-        return results[0] if isinstance(dtype, DType) else tuple(results)
-
-    def elementwise_over(
-        self, operands: Sequence[tuple[Tensor, Sequence[int]]], sizes: Sequence[Size], body: Body, dtype: DType
-    ) -> Tensor:
-        for t, dims in operands:
-            for d, size in zip(dims, self.sizes(t), strict=True):
-                self.same_size(sizes[d], size, f"an operand does not have the size of dimension {d}")
-        elements = [Element(self, nests.align(self, t, tuple(dims), len(sizes)), t.dtype) for t, dims in operands]
-        return self._everywhere(sizes, lambda: body(*elements), [dtype])[0]
-
-    def generate(self, sizes: Sequence[Size], dtype: DType, body: Callable[..., Any]) -> Tensor:
-        return self._everywhere(sizes, lambda: body(*(self.loop_index(i) for i in range(len(sizes)))), [dtype])[0]
-
-    def _everywhere(self, sizes: Sequence[Size], body: Callable[[], Any], types: Sequence[DType]) -> list[Tensor]:
-        """What a body gives at all positions."""
-        with self.frame(sizes):
-            results = body()
-            results = results if isinstance(results, tuple) else (results,)
-            values = [self.spread(self.element(r, d).value, sizes) for r, d in zip(results, types, strict=True)]
-        return [Tensor(v, d, sizes) for v, d in zip(values, types, strict=True)]
-
-    def _lead(self, x: Tensor, rank: int) -> SSAValue:
-        """A tensor with as many dims, ones in front."""
-        return x.value if x.rank == rank else self.target.reshape(x.value, [*[1] * (rank - x.rank), *self.sizes(x)])
-
     generic = nests.generic
+    each = nests.each
     windows = nests.windows
 
     # --- Reductions ---

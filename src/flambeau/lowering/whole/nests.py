@@ -12,7 +12,7 @@ from flambeau.diagnostics import Unsupported
 from flambeau.ir.dtypes import DType
 from flambeau.lowering.builder import Size, Tensor
 from flambeau.lowering.element import Element
-from flambeau.lowering.verbs import Body, MapResult
+from flambeau.lowering.verbs import Body, Loops, MapResult
 from flambeau.lowering.whole.values import POSITION, reduction_of
 
 if TYPE_CHECKING:
@@ -50,6 +50,28 @@ def generic(
             return [_reduce(b, r, o, sizes, sorted(reduced)) for r, o in zip(results, outs, strict=True)]
         finished = [b.spread(b.element(r, o.dtype).value, sizes) for r, o in zip(results, outs, strict=True)]
     return [_finish(b, v, o, m, sizes) for v, o, m in zip(finished, outs, out_maps, strict=True)]
+
+
+def each(
+    b: WholeBuilder[Any],
+    operands: Sequence[tuple[Tensor, Loops]],
+    sizes: Sequence[Size],
+    body: Body,
+    types: Sequence[DType],
+) -> list[Tensor]:
+    """Run a body once, for all positions."""
+    rank, elements = len(sizes), []
+    for t, loops in operands:
+        if list(loops) == list(range(rank - t.rank, rank)):
+            value = t.value if t.rank == rank else b.target.reshape(t.value, [*[1] * (rank - t.rank), *b.sizes(t)])
+        else:
+            value = align(b, t, loops, rank)
+        elements.append(Element(b, value, t.dtype))
+    with b.frame(sizes):
+        results = body(*elements)
+        results = results if isinstance(results, tuple) else (results,)
+        values = [b.spread(b.element(r, d).value, sizes) for r, d in zip(results, types, strict=True)]
+    return [Tensor(v, d, sizes) for v, d in zip(values, types, strict=True)]
 
 
 def _sizes_of(b: WholeBuilder[Any], tensors: Sequence[Tensor], maps: Sequence[Any], loops: int) -> list[Size]:
