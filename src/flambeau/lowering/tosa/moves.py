@@ -83,8 +83,8 @@ def reshape(t: TosaOps, value: SSAValue, sizes: Sequence[Size]) -> SSAValue:
     if have == wanted and have.count(None) <= 1:
         return value
     type_ = tensor_type(wanted, element_of(value))
-    if type(value) is Counter:
-        return Counter(type_, value.size)
+    if isinstance(value.owner, Counter):
+        return Counter(type_, value.owner.size).value
     array = array_of(value)
     if array is not None and None not in wanted:
         flat = array.flat[0] if array.size and not any(array.strides) else None
@@ -243,8 +243,8 @@ def concatenate(t: TosaOps, values: Sequence[SSAValue], dim: int, type_: Attribu
 
 
 def count(t: TosaOps, positions: Counter) -> SSAValue:
-    """Build positions as the result of an op."""
-    line, shape = _line(t, positions.size), shape_of(positions)
+    """Build positions as the result of an op of TOSA."""
+    line, shape = _line(t, positions.size), shape_of(positions.value)
     return line if len(shape) == 1 else _reshape_static(t, line, shape)
 
 

@@ -24,7 +24,7 @@ from xdsl.dialects.builtin import (
     i32,
     i64,
 )
-from xdsl.ir import Attribute, Block, Operation, OpResult, SSAValue
+from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from flambeau.diagnostics import Unsupported
 from flambeau.dialects import tosa
@@ -49,7 +49,7 @@ from flambeau.lowering.tosa.constants import (
 from flambeau.lowering.tosa.vocabulary import translate
 from flambeau.lowering.whole.builder import WholeBuilder
 from flambeau.lowering.whole.target import TargetOps
-from flambeau.lowering.whole.values import by_identity, element_of, shape_in, shape_of, sizes_meet
+from flambeau.lowering.whole.values import Placeholder, by_identity, element_of, shape_in, shape_of, sizes_meet
 
 _NOTHING: Mapping[str, Attribute] = {}
 
@@ -105,7 +105,7 @@ class TosaOps(TargetOps):
 
     def prepare(self, op: Operation) -> None:
         for i, operand in enumerate(op.operands):
-            if type(operand) in (Known, Counter):
+            if isinstance(operand.owner, Placeholder):
                 op.operands[i] = self.real(operand)
 
     def fold(
@@ -142,27 +142,29 @@ class TosaOps(TargetOps):
         return (upper * 65536.0 + lower).value
 
     def real(self, value: SSAValue) -> SSAValue:
-        """A value as the result of an op."""
-        if type(value) is Counter:
-            return moves.count(self, value)
-        if type(value) is not Known:
+        """A value as the result of an op in the program."""
+        known = value.owner
+        if isinstance(known, Counter):
+            return moves.count(self, known)
+        if not isinstance(known, Known):
             return value
-        found = value.made
+        found = known.made
         if found is None:
             type_ = value.type
-            if 0 in value.array.shape:
+            assert isinstance(type_, TensorType)
+            if 0 in known.array.shape:
                 found = self.b.emit(tensor.EmptyOp, (), (type_,)).results[0]
                 if self.b.block is not self.b.entry:
                     return found
             else:
-                found = self.b.constant_op(("known", value), lambda: constant_op(value.array, type_))
-            value.made = found
+                found = self.b.constant_op(("known", value), lambda: constant_op(known.array, type_))
+            known.made = found
         return found
 
     def known(self, array: Array, element: Attribute) -> SSAValue:
         """A value of a tensor that is known; `element` is its type as PyTorch means it."""
         held = i32 if element == i64 and self.narrow else element
-        return Known(tensor_type(array.shape, held), array)
+        return Known(tensor_type(array.shape, held), array).value
 
     def logical(self, value: SSAValue) -> Attribute:
         """The type of a known value's elements as PyTorch means it."""
@@ -184,7 +186,7 @@ class TosaOps(TargetOps):
         if 0 in shape_in(type_):
             return self._nothing(operands, type_)
         op = tosa.op(name).create(
-            operands=[o if type(o) is OpResult else self.real(o) for o in operands],
+            operands=[self.real(o) for o in operands],
             result_types=(type_,),
             properties=properties,
             location=self.b.location,
@@ -374,7 +376,7 @@ class TosaOps(TargetOps):
     def iota(self, size: Size) -> SSAValue:
         if isinstance(size, int):
             return self.known(np.arange(size), i64)
-        return Counter(tensor_type((None,), self.held(i64)), size)
+        return Counter(tensor_type((None,), self.held(i64)), size).value
 
     def empty(self, sizes: Sequence[Size], dtype: DType) -> SSAValue:
         shape = [s for s in sizes if isinstance(s, int)]

@@ -96,7 +96,7 @@ class WholeBuilder(RuleBuilder, Generic[TargetT]):
             if folded is not None:
                 return folded
         if self.frames and not isinstance(result_type, TensorType):
-            if Accumulator in map(type, operands):
+            if any(isinstance(o.owner, Accumulator) for o in operands):
                 return self._combine(op_class, operands)
             if any(map(is_wide, operands)):
                 if op_class is arith.IndexCastOp:
@@ -230,15 +230,15 @@ class WholeBuilder(RuleBuilder, Generic[TargetT]):
 
     def accumulator(self, dtype: DType) -> Element:
         """What the body of a reduction gets to combine its term with; `reduction_of` tells what it did."""
-        return Element(self, Accumulator(dtype.builtin), dtype)
+        return Element(self, Accumulator(dtype.builtin).value, dtype)
 
     def _combine(self, op_class: type[Operation], operands: Sequence[SSAValue]) -> SSAValue:
         """Remember an op on an accumulator, which is emitted for all elements at once later."""
         kind = KINDS.get(op_class.name)
-        terms = [o for o in operands if type(o) is not Accumulator]
+        terms = [o for o in operands if not isinstance(o.owner, Accumulator)]
         if kind is None or len(terms) != 1 or any(map(reduction_of, operands)):
             raise Unsupported(f"a reduction by {op_class.name}")
-        return Accumulator(operands[0].type, Reduction(kind, terms[0]))
+        return Accumulator(operands[0].type, Reduction(kind, terms[0])).value
 
     # --- Filling and moving ---
 
