@@ -185,14 +185,7 @@ class TosaOps(TargetOps):
             _check_element(operands[0].type.element_type)  # Comparisons give truth values of anything.
         if 0 in shape_in(type_):
             return self._nothing(operands, type_)
-        op = tosa.op(name).create(
-            operands=[self.real(o) for o in operands],
-            result_types=(type_,),
-            properties=properties,
-            location=self.b.location,
-        )
-        self.b.insert(op)
-        return op.results[0]
+        return self.b.emit(tosa.op(name), operands, (type_,), properties).results[0]
 
     def _nothing(self, operands: Sequence[SSAValue], type_: TensorType[Any]) -> SSAValue:
         """A tensor without elements, which TOSA's ops do not take."""
