@@ -40,7 +40,7 @@ from flambeau.dialects.torch.ops import (
 from flambeau.dialects.torch.schema import Argument, Schema
 from flambeau.dialects.torch.types import TensorType, is_subtype
 from flambeau.ir.builder import OpBuilder, erase
-from flambeau.passes.evaluate.tensors import updates_statistics
+from flambeau.passes.evaluate.view_ops import updates_statistics
 from flambeau.passes.inline import copy_op
 from flambeau.passes.symbol_dce import callee_name, drop_initial_values, find_initializer, functions_of, is_public
 

@@ -13,7 +13,8 @@ from flambeau.passes.adjust_calling_conventions import adjust_calling_convention
 from flambeau.passes.backend_contract import require_backend_contract, violations
 from flambeau.passes.dead_code import eliminate_dead_code
 from flambeau.passes.decompose import decompose, decompositions
-from flambeau.passes.evaluate.evaluator import EVERYTHING, Evaluator
+from flambeau.passes.evaluate.evaluator import evaluate
+from flambeau.passes.evaluate.state import EVERYTHING
 from flambeau.passes.inline import inline_calls
 from flambeau.passes.maximize_value_semantics import maximize_value_semantics
 from flambeau.passes.reduce_op_variants import reduce_op_variants
@@ -52,6 +53,6 @@ def to_backend_contract(module: ModuleOp, keep: Collection[str] = ()) -> ModuleO
         inline_calls(module)
         eliminate_dead_symbols(module)
         reduce_op_variants(adjust_calling_conventions(module))
-        Evaluator("specialize", EVERYTHING).run(module)
+        evaluate(module, "specialize", EVERYTHING)
         refine_public_return(module)
     return require_backend_contract(eliminate_dead_code(decompose(module, keep)))

@@ -30,7 +30,7 @@ from flambeau.infer.builder import meta_of, python_value, rules
 from flambeau.infer.promotion import refuse_lossy_write
 from flambeau.infer.rules import InferenceError
 from flambeau.ir.builder import erase
-from flambeau.passes.evaluate.tensors import METADATA_WRITES, updates_statistics
+from flambeau.passes.evaluate.view_ops import METADATA_WRITES, updates_statistics
 
 # In-place ops whose value form is not their name without the underscore.
 _RENAMED = {"aten.zero_": "aten.zeros_like"}
