@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import ModuleOp
 from flambeau.dialects.torch.ops import ClassTypeOp, GlobalSlotOp, NnModuleOp
 from flambeau.dialects.torch.types import NonValueTensorType
 from flambeau.passes.adjust_calling_conventions import adjust_calling_conventions
-from flambeau.passes.backend_contract import require_backend_contract, violations
+from flambeau.passes.backend_contract import Constraint, require_backend_contract, violations
 from flambeau.passes.dead_code import eliminate_dead_code
 from flambeau.passes.decompose import decompose, decompositions
 from flambeau.passes.evaluate.evaluator import evaluate
@@ -46,8 +46,8 @@ def to_backend_contract(module: ModuleOp, keep: Collection[str] = ()) -> ModuleO
     """From what a frontend gives to what every lowering takes; rewrites the module. Ops in `keep` stay whole."""
     if any(isinstance(op, ClassTypeOp | NnModuleOp | GlobalSlotOp) for op in module.ops):
         specialize(flatten(module))
-    broken = {d.reason[:2] for d in violations(module)}
-    if broken == {"C2"}:
+    broken = {violation.constraint for violation in violations(module)}
+    if broken == {Constraint.C2}:
         maximize_value_semantics(reduce_op_variants(module))
     elif broken:
         inline_calls(module)
