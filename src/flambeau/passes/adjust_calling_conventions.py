@@ -28,6 +28,7 @@ from flambeau.dialects.torch.types import (
     to_value,
 )
 from flambeau.ir.builder import OpBuilder, erase
+from flambeau.ir.module_pass import TorchPass
 from flambeau.passes.symbol_dce import callee_name, functions_of
 
 STAGE = "adjust calling conventions"
@@ -57,6 +58,14 @@ def adjust_calling_conventions(module: ModuleOp) -> ModuleOp:
     for name, function in functions.items():
         _adjust_function(function, borders[name])
     return module
+
+
+@dataclass(frozen=True)
+class AdjustCallingConventions(TorchPass):
+    """Turn type bounds into types, and tuples into results."""
+
+    name = "torch-adjust-calling-conventions"
+    run = staticmethod(adjust_calling_conventions)
 
 
 def flat_types(type_: Attribute) -> Iterator[Attribute]:

@@ -21,6 +21,7 @@ from flambeau.dialects.torch.types import (
     TupleType,
     UnionType,
 )
+from flambeau.ir.module_pass import TorchPass
 
 
 class Constraint(Enum):
@@ -96,3 +97,11 @@ def require_backend_contract(module: ModuleOp) -> ModuleOp:
     if found:
         raise CompileError(found, summary="the program does not satisfy the backend contract")
     return module
+
+
+@dataclass(frozen=True)
+class VerifyBackendContract(TorchPass):
+    """Check that a lowering may take the program."""
+
+    name = "torch-verify-backend-contract"
+    run = staticmethod(require_backend_contract)

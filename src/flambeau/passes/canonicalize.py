@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from xdsl.dialects.builtin import ModuleOp
 
+from flambeau.ir.module_pass import TorchPass
 from flambeau.passes.dead_code import eliminate_dead_code
 from flambeau.passes.evaluate.evaluator import evaluate
 from flambeau.passes.evaluate.state import Features
@@ -13,3 +16,11 @@ def canonicalize(module: ModuleOp) -> ModuleOp:
     """Rewrite the module in place."""
     features = Features(infer=True, fold=True, containers=True)
     return eliminate_dead_code(evaluate(module, "canonicalize", features))
+
+
+@dataclass(frozen=True)
+class Canonicalize(TorchPass):
+    """Compute what is known, take containers apart."""
+
+    name = "canonicalize"
+    run = staticmethod(canonicalize)

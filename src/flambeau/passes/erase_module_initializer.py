@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from xdsl.dialects.builtin import ModuleOp
 
 from flambeau.ir.builder import erase
+from flambeau.ir.module_pass import TorchPass
 from flambeau.passes.symbol_dce import find_initializer
 
 
@@ -14,3 +17,11 @@ def erase_module_initializer(module: ModuleOp) -> ModuleOp:
     if initializer is not None and not initializer.initialization.operands:
         erase(initializer)
     return module
+
+
+@dataclass(frozen=True)
+class EraseModuleInitializer(TorchPass):
+    """Remove an initialiser without slots."""
+
+    name = "torch-erase-module-initializer"
+    run = staticmethod(erase_module_initializer)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from xdsl.dialects import func
@@ -12,6 +13,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from flambeau.diagnostics import CompileError, Diagnostic
 from flambeau.ir.builder import erase
 from flambeau.ir.locations import UNKNOWN
+from flambeau.ir.module_pass import TorchPass
 from flambeau.passes.symbol_dce import callee_name, functions_of, is_public, references
 
 STAGE = "inline"
@@ -42,6 +44,14 @@ def inline_calls(module: ModuleOp) -> ModuleOp:
         if not is_public(functions[name]):
             erase(functions[name])
     return module
+
+
+@dataclass(frozen=True)
+class Inline(TorchPass):
+    """Put functions where they are called."""
+
+    name = "inline"
+    run = staticmethod(inline_calls)
 
 
 def _calls(function: func.FuncOp) -> list[func.CallOp]:

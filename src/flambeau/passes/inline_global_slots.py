@@ -40,6 +40,7 @@ from flambeau.dialects.torch.ops import (
 from flambeau.dialects.torch.schema import Argument, Schema
 from flambeau.dialects.torch.types import TensorType, is_subtype
 from flambeau.ir.builder import OpBuilder, erase
+from flambeau.ir.module_pass import TorchPass
 from flambeau.passes.evaluate.view_ops import updates_statistics
 from flambeau.passes.inline import copy_op
 from flambeau.passes.symbol_dce import callee_name, drop_initial_values, find_initializer, functions_of, is_public
@@ -67,6 +68,14 @@ def inline_global_slots(module: ModuleOp) -> ModuleOp:
     for name in gone:
         erase(private[name])
     return module
+
+
+@dataclass(frozen=True)
+class InlineGlobalSlots(TorchPass):
+    """Replace slots that nobody writes by their initial values."""
+
+    name = "torch-inline-global-slots"
+    run = staticmethod(inline_global_slots)
 
 
 def _accesses(module: ModuleOp) -> list[GlobalSlotGetOp | GlobalSlotSetOp]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Container
+from dataclasses import dataclass
 
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
 
 from flambeau.dialects.torch.ops import ClassTypeOp, GlobalSlotOp, NnModuleOp
 from flambeau.dialects.torch.types import NonValueTensorType
+from flambeau.ir.module_pass import TorchPass
 from flambeau.passes.adjust_calling_conventions import adjust_calling_conventions
 from flambeau.passes.backend_contract import Constraint, require_backend_contract, violations
 from flambeau.passes.dead_code import eliminate_dead_code
@@ -56,3 +58,29 @@ def to_backend_contract(module: ModuleOp, keep: Collection[str] = ()) -> ModuleO
         evaluate(module, "specialize", EVERYTHING)
         refine_public_return(module)
     return require_backend_contract(eliminate_dead_code(decompose(module, keep)))
+
+
+@dataclass(frozen=True)
+class DecomposeComplexOps(TorchPass):
+    """Apply our decompositions."""
+
+    name = "torch-decompose-complex-ops"
+
+    legal_ops: tuple[str, ...] = ()
+    """Ops that stay whole."""
+
+    def run(self, module: ModuleOp) -> ModuleOp:
+        return decompose(module, self.legal_ops)
+
+
+@dataclass(frozen=True)
+class LowerToBackendContract(TorchPass):
+    """Take the torch dialect to the backend contract."""
+
+    name = "torch-lower-to-backend-contract"
+
+    backend_legal_ops: tuple[str, ...] = ()
+    """Ops that stay whole."""
+
+    def run(self, module: ModuleOp) -> ModuleOp:
+        return to_backend_contract(module, self.backend_legal_ops)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
@@ -12,6 +13,7 @@ from flambeau.diagnostics import CompileError, Diagnostic, Unsupported, diagnost
 from flambeau.dialects.torch.ops import CallMethodOp, ClassTypeOp, DerefineOp, StaticInfoCastOp
 from flambeau.dialects.torch.types import NnModuleType, TensorType, is_subtype
 from flambeau.ir.builder import OpBuilder, erase
+from flambeau.ir.module_pass import TorchPass
 from flambeau.passes.symbol_dce import functions_of, is_public, references
 
 STAGE = "globalize object graph"
@@ -36,6 +38,14 @@ def prepare_for_globalize_object_graph(module: ModuleOp) -> ModuleOp:
         raise CompileError(problems, summary="method calls that cannot be resolved")
     _drop_unused(module, functions)
     return module
+
+
+@dataclass(frozen=True)
+class PrepareForGlobalizeObjectGraph(TorchPass):
+    """Turn method calls into function calls."""
+
+    name = "torch-prepare-for-globalize-object-graph"
+    run = staticmethod(prepare_for_globalize_object_graph)
 
 
 def methods_of(module: ModuleOp) -> Methods:

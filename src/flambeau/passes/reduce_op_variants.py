@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
@@ -30,6 +31,7 @@ from flambeau.infer.builder import meta_of, python_value, rules
 from flambeau.infer.promotion import refuse_lossy_write
 from flambeau.infer.rules import InferenceError
 from flambeau.ir.builder import erase
+from flambeau.ir.module_pass import TorchPass
 from flambeau.passes.evaluate.view_ops import METADATA_WRITES, updates_statistics
 
 # In-place ops whose value form is not their name without the underscore.
@@ -67,6 +69,14 @@ def reduce_op_variants(module: ModuleOp) -> ModuleOp:
     if problems:
         raise CompileError(problems, summary="in-place ops without a value form")
     return module
+
+
+@dataclass(frozen=True)
+class ReduceOpVariants(TorchPass):
+    """Turn in-place ops into their value form."""
+
+    name = "torch-reduce-op-variants"
+    run = staticmethod(reduce_op_variants)
 
 
 def _touches_tensors(op: Operation) -> bool:

@@ -6,12 +6,15 @@ types of what they carry no longer change.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from xdsl.dialects import func
 from xdsl.dialects.builtin import FunctionType, ModuleOp
 from xdsl.ir import Block, Region
 
 from flambeau.dialects.torch.ops import ClassTypeOp, GlobalSlotOp, NnModuleOp
 from flambeau.ir.builder import erase
+from flambeau.ir.module_pass import TorchPass
 from flambeau.passes.evaluate.evaluator import evaluate
 from flambeau.passes.evaluate.state import Features
 
@@ -22,6 +25,14 @@ def refine_types(module: ModuleOp) -> ModuleOp:
         if not any(isinstance(op, func.FuncOp | ClassTypeOp | NnModuleOp | GlobalSlotOp) for op in module.ops):
             return _refine_loose_ops(module)
     return evaluate(module, "refine types", Features(infer=True))
+
+
+@dataclass(frozen=True)
+class RefineTypes(TorchPass):
+    """Refine shapes and dtypes through the program."""
+
+    name = "torch-refine-types"
+    run = staticmethod(refine_types)
 
 
 def _refine_loose_ops(module: ModuleOp) -> ModuleOp:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, FunctionType, ModuleOp, StringAttr, SymbolRefAttr
@@ -17,6 +18,7 @@ from flambeau.dialects.torch.ops import (
 )
 from flambeau.dialects.torch.types import ContainerType, NnModuleType
 from flambeau.ir.builder import erase
+from flambeau.ir.module_pass import TorchPass
 
 
 def eliminate_dead_symbols(module: ModuleOp) -> ModuleOp:
@@ -41,6 +43,14 @@ def eliminate_dead_symbols(module: ModuleOp) -> ModuleOp:
     for op in dead:
         erase(op)
     return module
+
+
+@dataclass(frozen=True)
+class SymbolDce(TorchPass):
+    """Remove private symbols that nobody uses."""
+
+    name = "symbol-dce"
+    run = staticmethod(eliminate_dead_symbols)
 
 
 def symbol_name(op: Operation) -> str | None:
