@@ -143,13 +143,15 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 
+MEMORY_FORMATS = {"contiguous_format": 0, "preserve_format": 1, "channels_last": 2, "channels_last_3d": 3}
+"""PyTorch's memory formats and the numbers that stand for them in programs."""
+
 _KEYWORD_DEFAULTS: dict[str, Any] = {
+    **MEMORY_FORMATS,
     "None": None,
     "True": True,
     "False": False,
     "Mean": 1,
-    "contiguous_format": 0,
-    "preserve_format": 1,
     "long": 4,
     "strided": 0,
     "inf": float("inf"),

@@ -21,6 +21,7 @@ from flambeau.dialects.torch.ops import BindSymbolicShapeOp, CopyToValueTensorOp
 from flambeau.dialects.torch.schema import Schema, SchemaType
 from flambeau.dialects.torch.types import ListType, NonValueTensorType, TensorType, to_value
 from flambeau.frontends.fx.importer import GraphImporter
+from flambeau.frontends.nn.functions import MEMORY_FORMATS
 from flambeau.infer.builder import python_value
 from flambeau.infer.rules import Meta, Unknown
 from flambeau.ir import dtypes
@@ -78,15 +79,15 @@ def python_argument(type_: SchemaType, value: Any) -> Any:
         if type_.base == "Layout":
             return torch.strided
         if type_.base == "MemoryFormat":
-            return _MEMORY_FORMATS.get(value, torch.contiguous_format)
+            return next(
+                (getattr(torch, n) for n, code in MEMORY_FORMATS.items() if code == value), torch.contiguous_format
+            )
     if type_.base == "Device" and isinstance(value, str):
         return torch.device("cpu")
     return value
 
 
-_MEMORY_FORMATS = {
-    0: torch.contiguous_format, 1: torch.preserve_format, 2: torch.channels_last, 3: torch.channels_last_3d,
-}  # fmt: skip
+_MEMORY_FORMATS = {code: getattr(torch, name) for name, code in MEMORY_FORMATS.items()}
 
 
 def infer_with_pytorch(schema: Schema, metas: Sequence[Any]) -> Any:
