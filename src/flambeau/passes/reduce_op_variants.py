@@ -32,10 +32,7 @@ from flambeau.infer.promotion import refuse_lossy_write
 from flambeau.infer.rules import InferenceError
 from flambeau.ir.builder import erase
 from flambeau.ir.module_pass import TorchPass
-from flambeau.passes.evaluate.view_ops import METADATA_WRITES, updates_statistics
-
-# In-place ops whose value form is not their name without the underscore.
-_RENAMED = {"aten.zero_": "aten.zeros_like"}
+from flambeau.passes.evaluate.view_ops import metadata_writes, updates_statistics
 
 # Ops whose value forms compute in a wider dtype if they are not told which, and those in place in that of the tensor.
 _IN_OWN_DTYPE = frozenset({"aten.cumsum", "aten.cumprod"})
@@ -43,7 +40,6 @@ _IN_OWN_DTYPE = frozenset({"aten.cumsum", "aten.cumprod"})
 # Ops on tensor objects rather than on what they hold.
 _ON_OBJECTS = frozenset(
     {
-        *METADATA_WRITES,
         "aten.__is__",
         "aten.__isnot__",
         "prim.TupleIndex",
@@ -94,24 +90,20 @@ def _writes_a_container(op: TorchOp) -> bool:
     return bool(written) and all(isinstance(t, ListType | DictType) for t in written)
 
 
-def value_form(name: str) -> str | None:
-    """`aten.add.Tensor` for `aten.add_.Tensor`; None if PyTorch has no such op."""
-    if name in _RENAMED:
-        return _RENAMED[name]
-    namespace, base, *overload = name.split(".", 2)
-    candidate = ".".join([namespace, base[:-1], *overload])
-    return candidate if registry.schema(candidate) is not None else None
-
-
 def _reduce(op: TorchOp, emitter: TorchEmitter, problems: list[Diagnostic]) -> None:
     schema = op.schema
     assert schema is not None
     emitter.before, emitter.location = op, op.location
-    if schema.name in _ON_OBJECTS or _writes_a_container(op) or updates_statistics(op):
+    if (
+        schema.name in _ON_OBJECTS
+        or schema.name in metadata_writes()
+        or _writes_a_container(op)
+        or updates_statistics(op)
+    ):
         # Value semantics needs to see these as they are.
         return
     if schema.is_inplace_variant:
-        name = value_form(schema.name)
+        name = registry.value_form(schema.name)
         if name is None:
             problems.append(diagnostic_for(op, "reduce op variants", "this in-place op has no value form in PyTorch"))
             return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -120,6 +120,13 @@ class Schema:
     def index(self) -> dict[str, int]:
         """Argument names to positions."""
         return {a.name: i for i, a in enumerate(self.arguments)}
+
+    def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any] | None:
+        """A call's arguments in the schema's order, defaults filled in; None if their number or names do not fit."""
+        if len(args) > len(self.arguments) or any(k not in self.index for k in kwargs):
+            return None
+        rest = [kwargs.get(a.name, a.default) for a in self.arguments[len(args) :]]
+        return None if any(v is REQUIRED for v in rest) else [*args, *rest]
 
 
 def selects(names: Collection[str]) -> Callable[[str], bool]:

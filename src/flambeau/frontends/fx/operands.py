@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -21,10 +22,11 @@ from flambeau.dialects.torch.types import (
     NUMBER,
     STR,
     NonValueTensorType,
+    join_types,
     list_of,
     vtensor,
 )
-from flambeau.frontends.fx.types import Problem, join_types, known_number, list_element_type, type_of
+from flambeau.frontends.fx.types import Problem, known_number, list_element_type, type_of
 from flambeau.frontends.nn.functions import MEMORY_FORMATS
 from flambeau.ir import dtypes
 
@@ -101,7 +103,7 @@ def emit_op(
     for declared, m in zip(returns, metas, strict=True):
         if declared.type.is_list:
             elements = [type_of(e, not is_alias) for e in m]
-            types.append(list_of(join_types(elements)))
+            types.append(list_of(reduce(join_types, elements) if elements else vtensor()))
         else:
             types.append(_scalar_or_tensor_type(declared, m, is_alias))
     results = list(importer.emitter.op(name, operands, types))

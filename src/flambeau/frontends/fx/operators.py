@@ -33,7 +33,6 @@ from flambeau.frontends.fx.guards import emit_rank_guards, emit_view_guards
 from flambeau.frontends.fx.operands import argument_operand, emit_op, map_values
 from flambeau.frontends.fx.schemas import (
     SEVERAL_VIEWS,
-    bind,
     first_argument,
     foreign_schema,
     without_out,
@@ -103,7 +102,7 @@ def _bound_call(importer: GraphImporter, node: Node, name: str, target: Any) -> 
         name = UNSAFE_VIEWS.get(name, name)
     name = _ON_SYMBOLS.get(name, name)
     schema = registry.schema(name)
-    given = bind(schema, node) if schema is not None else None
+    given = schema.bind(node.args, node.kwargs) if schema is not None else None
     if schema is None or given is None:
         schema, given = foreign_schema(name, target, node)
     return registry.scalar_twin(schema, given)

@@ -15,7 +15,8 @@ from xdsl.ir import Attribute, Block, Region, SSAValue
 
 from flambeau.diagnostics import Unsupported
 from flambeau.dialects.torch.ops import IfOp, IfYieldOp
-from flambeau.passes.evaluate.joins import has_no_effect, is_outside, join_types, like, same_steps
+from flambeau.dialects.torch.types import join_types
+from flambeau.passes.evaluate.joins import has_no_effect, is_outside, like, same_steps
 from flambeau.passes.evaluate.operands import fit_or_placeholder, materialize, negated
 from flambeau.passes.evaluate.state import Evaluation, Raised
 from flambeau.passes.evaluate.storages import is_contiguous, link_storages, reach

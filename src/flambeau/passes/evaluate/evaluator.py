@@ -32,7 +32,7 @@ from flambeau.passes.evaluate.loops import evaluate_loop
 from flambeau.passes.evaluate.operands import fit
 from flambeau.passes.evaluate.state import RULES, Evaluation, Features, Oracle, Raised, Stopped
 from flambeau.passes.evaluate.storages import look, of_argument
-from flambeau.passes.evaluate.view_ops import METADATA_WRITES
+from flambeau.passes.evaluate.view_ops import metadata_writes
 from flambeau.passes.evaluate.walk import guarded, walk
 
 RULES.load("flambeau.passes.evaluate", ("containers", "rules", "queries", "scalars"))
@@ -88,7 +88,7 @@ def evaluate_function(
     e = Evaluation(stage, features, TorchEmitter(new), new, CONTROL_FLOW, {}, oracle, slot_types or {})
     e.owns_slots = border.owns_slots
     e.t.location = function.location
-    is_metadata_written = any(getattr(op, "overload", "") in METADATA_WRITES for op in function.walk())
+    is_metadata_written = any(getattr(op, "overload", "") in metadata_writes() for op in function.walk())
     e.refines_mutable = features.tensors or not is_metadata_written
     border.arguments(e, old)
     try:

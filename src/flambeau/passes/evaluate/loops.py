@@ -10,8 +10,8 @@ from xdsl.ir import Attribute, Block, Region, SSAValue
 
 from flambeau.diagnostics import Unsupported
 from flambeau.dialects.torch.ops import LoopConditionOp, LoopOp
-from flambeau.dialects.torch.types import BOOL, INT, OptionalType, UnionType
-from flambeau.passes.evaluate.joins import has_no_effect, is_outside, join_types, like
+from flambeau.dialects.torch.types import BOOL, INT, OptionalType, UnionType, join_types
+from flambeau.passes.evaluate.joins import has_no_effect, is_outside, like
 from flambeau.passes.evaluate.operands import fit_or_placeholder, materialize
 from flambeau.passes.evaluate.state import Evaluation, Raised
 from flambeau.passes.evaluate.storages import is_contiguous, link_storages, reach, wrapped

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 from xdsl.ir import Attribute, SSAValue
@@ -11,7 +12,6 @@ from flambeau.diagnostics import Unsupported
 from flambeau.dialects.torch import registry
 from flambeau.dialects.torch.constants import NonValueTensorLiteralOp
 from flambeau.dialects.torch.ops import (
-    ConstantOp,
     CopyToNonValueTensorOp,
     CopyToValueTensorOp,
     ListUnpackOp,
@@ -22,13 +22,14 @@ from flambeau.dialects.torch.ops import (
 )
 from flambeau.dialects.torch.schema import Schema
 from flambeau.dialects.torch.types import BOOL, INT, ListType, TensorType, to_value
+from flambeau.infer.builder import python_value
 from flambeau.passes.evaluate.inference import inferred, tensor_type
 from flambeau.passes.evaluate.operands import materialize
 from flambeau.passes.evaluate.state import Evaluation, new_list
 from flambeau.passes.evaluate.storages import is_contiguous, link_storages, read, wrapped, write
 from flambeau.passes.evaluate.strides import has_contiguous_strides, layout_of, viewed
 from flambeau.passes.evaluate.values import Known, List, Step, Storage, View
-from flambeau.passes.evaluate.views import CASTS, MAY_COPY
+from flambeau.passes.evaluate.views import CASTS, INVERSES, MAY_COPY
 
 
 def evaluate_on_tensors(e: Evaluation, op: TorchOp) -> bool:
@@ -63,8 +64,7 @@ def _tensor(e: Evaluation, op: TorchOp, values: Sequence[Any]) -> View | List | 
         return read(e, source)
     if isinstance(op, StaticInfoCastOp):
         return source
-    if op.overload in METADATA_WRITES:
-        name = METADATA_WRITES[op.overload]
+    if (name := metadata_writes().get(op.overload)) is not None:
         answers = inferred(e, _schema(name), values) if e.features.infer else None
         type_ = tensor_type(e, op.results[0].type, answers[0] if answers is not None else None)
         step = Step(name, tuple(materialize(e, v) for v in values[1:]), type_)
@@ -179,13 +179,14 @@ _PART_DIM = {
 """The position of the dim along which an op gives parts."""
 
 
-METADATA_WRITES = {
-    "aten.t_": "aten.t", "aten.transpose_": "aten.transpose.int", "aten.squeeze_": "aten.squeeze",
-    "aten.squeeze_.dim": "aten.squeeze.dim", "aten.squeeze_.dims": "aten.squeeze.dims",
-    "aten.unsqueeze_": "aten.unsqueeze", "aten.swapaxes_": "aten.transpose.int",
-    "aten.swapdims_": "aten.transpose.int", "aten.detach_": "aten.detach",
-}  # fmt: skip
-"""In-place ops that change how a tensor looks at its storage, and the views that they make of it."""
+@cache
+def metadata_writes() -> dict[str, str]:
+    """In-place ops that change how a tensor looks at its storage, and the views that they make of it.
+
+    Only those that a write can go through; `as_strided` is none of another view, but of the storage itself.
+    """
+    views = registry.inplace_views()
+    return {name: view for name, view in views.items() if view in INVERSES and view != "aten.as_strided"}
 
 
 def _part_size(name: str, values: Sequence[Any], i: int, dim: int, type_: Attribute) -> int:
@@ -245,7 +246,9 @@ def _copies(schema: Schema, values: Sequence[Any]) -> bool:
 
 def updates_statistics(op: TorchOp) -> bool:
     """Whether this is a norm that may write its running statistics: PyTorch's schema does not say that it does."""
-    if op.overload != "aten.batch_norm" or len(op.operands) != 9:
+    schema = op.schema
+    if op.overload != "aten.batch_norm" or schema is None or len(op.operands) != len(schema.arguments):
         return False
-    training = op.operands[5].owner
-    return not (isinstance(training, ConstantOp) and training.python_value is False)
+    flag = registry.TRAINING_FLAGS[op.overload]
+    assert flag is not None
+    return python_value(op.operands[schema.index[flag]]) is not False
