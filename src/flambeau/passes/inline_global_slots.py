@@ -281,7 +281,7 @@ def _add_registry_op(op: TorchOp, schema: Schema, flow: _Flow) -> None:
     arguments = schema.arguments if known else (None,) * len(op.operands)
     containers: list[SSAValue] = []
     for operand, argument in zip(op.operands, arguments, strict=True):
-        if argument is not None and argument.alias is not None and argument.alias.is_write:
+        if argument is not None and argument.is_written:
             if argument.type.is_tensor:
                 flow.written.add(operand)
             else:

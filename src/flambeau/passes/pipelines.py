@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container
+from collections.abc import Collection, Container
 from dataclasses import dataclass
 
 from xdsl.dialects import func
@@ -23,8 +23,6 @@ from flambeau.passes.reduce_op_variants import reduce_op_variants
 from flambeau.passes.refine_public_return import refine_public_return
 from flambeau.passes.script import flatten, specialize
 from flambeau.passes.symbol_dce import eliminate_dead_symbols
-
-Pass = Callable[[ModuleOp], ModuleOp]
 
 
 def decomposed_ops() -> Container[str]:

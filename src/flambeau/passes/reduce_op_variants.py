@@ -85,7 +85,7 @@ def _writes_a_container(op: TorchOp) -> bool:
     written = [
         v.type
         for v, a in zip(op.operands, op.schema.arguments, strict=False)
-        if a.alias is not None and a.alias.is_write
+        if a.is_written
     ]
     return bool(written) and all(isinstance(t, ListType | DictType) for t in written)
 

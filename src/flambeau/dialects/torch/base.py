@@ -200,7 +200,7 @@ def _result_checks(s: Schema) -> tuple[Check | None, ...]:
 
 def _must_be_mutable(argument: Argument, s: Schema) -> bool:
     # An in-place op is of the world of mutable tensors, with all that it takes.
-    written = argument.alias is not None and argument.alias.is_write
+    written = argument.is_written
     return argument.type.is_tensor and (written or s.is_inplace_variant)
 
 

@@ -55,6 +55,11 @@ class Argument:
     kwarg_only: bool = False
     alias: AliasInfo | None = None
 
+    @property
+    def is_written(self) -> bool:
+        """Whether the operator writes to it."""
+        return self.alias is not None and self.alias.is_write
+
 
 @dataclass(frozen=True, eq=False)
 class Schema:
@@ -86,7 +91,7 @@ class Schema:
     @cached_property
     def is_mutable(self) -> bool:
         """Whether the operator writes to one of its arguments."""
-        return any(a.alias is not None and a.alias.is_write for a in self.arguments)
+        return any(a.is_written for a in self.arguments)
 
     @cached_property
     def is_inplace_variant(self) -> bool:
@@ -95,8 +100,7 @@ class Schema:
             self.base_name.endswith("_")
             and not self.base_name.endswith("__")
             and bool(self.arguments)
-            and self.arguments[0].alias is not None
-            and self.arguments[0].alias.is_write
+            and self.arguments[0].is_written
         )
 
     @cached_property

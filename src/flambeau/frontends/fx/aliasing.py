@@ -76,7 +76,7 @@ def written_by(node: Node) -> Iterator[Node]:
         yield from (a for a in statistics_of(schema, node) if isinstance(a, Node))
     if schema is None or not schema.is_mutable or schema.name in HARMLESS | RESHAPING.keys():
         return
-    yield from _arguments_where(node, schema, lambda a: a.alias is not None and a.alias.is_write)
+    yield from _arguments_where(node, schema, lambda a: a.is_written)
 
 
 def is_written_later(node: Node, aliasing: Aliasing) -> bool:

@@ -163,7 +163,7 @@ def _emit_call(
 ) -> None:
     """Emit the op itself."""
     is_alias = schema.is_mutable or aliased
-    written = [v for a, v in zip(schema.arguments, given, strict=True) if a.alias is not None and a.alias.is_write]
+    written = [v for a, v in zip(schema.arguments, given, strict=True) if a.is_written]
     operands = []
     for argument, value in zip(schema.arguments, given, strict=True):
         keep_mutable = is_alias and not overlaps(value, written, importer.aliasing)
@@ -215,7 +215,7 @@ def _as_view(importer: GraphImporter, node: Node) -> bool:
 
 def _write_results(importer: GraphImporter, schema: Schema, node: Node, target: Any) -> None:
     """`torch.add(x, y, out=z)`: compute, and write what comes out where it is wanted."""
-    written = [a.name for a in schema.arguments if a.alias is not None and a.alias.is_write]
+    written = [a.name for a in schema.arguments if a.is_written]
     expanded = trace(node, lambda *args, **kwargs: without_out(target, written)(*args, **kwargs))
     if expanded is None:
         raise Problem("an op with `out` whose input types are unknown", "Trace the graph with torch.export.")

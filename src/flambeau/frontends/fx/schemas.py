@@ -30,7 +30,7 @@ SEVERAL_VIEWS = frozenset({
 
 def writes_results(schema: Schema) -> bool:
     """Whether an op is one that writes its results into arguments: `out=`."""
-    written = [a for a in schema.arguments if a.alias is not None and a.alias.is_write]
+    written = [a for a in schema.arguments if a.is_written]
     return bool(written) and all(a.kwarg_only and a.type.is_tensor and not a.type.is_list for a in written)
 
 

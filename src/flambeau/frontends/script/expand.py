@@ -79,9 +79,7 @@ def python_argument(type_: SchemaType, value: Any) -> Any:
         if type_.base == "Layout":
             return torch.strided
         if type_.base == "MemoryFormat":
-            return next(
-                (getattr(torch, n) for n, code in MEMORY_FORMATS.items() if code == value), torch.contiguous_format
-            )
+            return _MEMORY_FORMATS.get(value, torch.contiguous_format)
     if type_.base == "Device" and isinstance(value, str):
         return torch.device("cpu")
     return value
