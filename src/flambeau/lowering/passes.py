@@ -9,7 +9,6 @@ from xdsl.dialects.builtin import ModuleOp
 from flambeau.ir.module_pass import TorchPass
 
 
-@dataclass(frozen=True)
 class ConvertTorchToLinalg(TorchPass):
     """Lower the backend contract to linalg-on-tensors."""
 

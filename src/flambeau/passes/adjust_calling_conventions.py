@@ -60,7 +60,6 @@ def adjust_calling_conventions(module: ModuleOp) -> ModuleOp:
     return module
 
 
-@dataclass(frozen=True)
 class AdjustCallingConventions(TorchPass):
     """Turn type bounds into types, and tuples into results."""
 

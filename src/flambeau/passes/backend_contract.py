@@ -99,7 +99,6 @@ def require_backend_contract(module: ModuleOp) -> ModuleOp:
     return module
 
 
-@dataclass(frozen=True)
 class VerifyBackendContract(TorchPass):
     """Check that a lowering may take the program."""
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xdsl.dialects.builtin import ModuleOp
 
 from flambeau.ir.module_pass import TorchPass
@@ -18,7 +16,6 @@ def canonicalize(module: ModuleOp) -> ModuleOp:
     return eliminate_dead_code(evaluate(module, "canonicalize", features))
 
 
-@dataclass(frozen=True)
 class Canonicalize(TorchPass):
     """Compute what is known, take containers apart."""
 

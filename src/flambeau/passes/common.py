@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.transforms import common_subexpression_elimination as xdsl_cse
@@ -17,7 +15,6 @@ def eliminate_common_subexpressions(module: ModuleOp) -> ModuleOp:
     return module
 
 
-@dataclass(frozen=True)
 class CommonSubexpressionElimination(TorchPass):
     """Compute equal things once."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
@@ -25,7 +24,6 @@ def eliminate_dead_code(module: ModuleOp) -> ModuleOp:
     return module
 
 
-@dataclass(frozen=True)
 class DeadCodeElimination(TorchPass):
     """Remove what nobody uses."""
 

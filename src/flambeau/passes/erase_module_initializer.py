@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xdsl.dialects.builtin import ModuleOp
 
 from flambeau.ir.builder import erase
@@ -19,7 +17,6 @@ def erase_module_initializer(module: ModuleOp) -> ModuleOp:
     return module
 
 
-@dataclass(frozen=True)
 class EraseModuleInitializer(TorchPass):
     """Remove an initialiser without slots."""
 

@@ -79,7 +79,6 @@ def globalize_object_graph(module: ModuleOp) -> ModuleOp:
     return module
 
 
-@dataclass(frozen=True)
 class GlobalizeObjectGraph(TorchPass):
     """Turn objects into global slots."""
 

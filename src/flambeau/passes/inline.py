@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from xdsl.dialects import func
@@ -46,7 +45,6 @@ def inline_calls(module: ModuleOp) -> ModuleOp:
     return module
 
 
-@dataclass(frozen=True)
 class Inline(TorchPass):
     """Put functions where they are called."""
 

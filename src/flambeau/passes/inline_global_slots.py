@@ -70,7 +70,6 @@ def inline_global_slots(module: ModuleOp) -> ModuleOp:
     return module
 
 
-@dataclass(frozen=True)
 class InlineGlobalSlots(TorchPass):
     """Replace slots that nobody writes by their initial values."""
 

@@ -6,8 +6,6 @@ views, tuples, lists, dictionaries, branches and loops.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xdsl.dialects.builtin import ModuleOp
 
 from flambeau.ir.module_pass import TorchPass
@@ -20,7 +18,6 @@ def maximize_value_semantics(module: ModuleOp) -> ModuleOp:
     return evaluate(module, "maximize value semantics", Features(containers=True, tensors=True))
 
 
-@dataclass(frozen=True)
 class MaximizeValueSemantics(TorchPass):
     """Turn mutable tensors into values."""
 

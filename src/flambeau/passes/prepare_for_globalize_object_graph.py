@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
@@ -40,7 +39,6 @@ def prepare_for_globalize_object_graph(module: ModuleOp) -> ModuleOp:
     return module
 
 
-@dataclass(frozen=True)
 class PrepareForGlobalizeObjectGraph(TorchPass):
     """Turn method calls into function calls."""
 

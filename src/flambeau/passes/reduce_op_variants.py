@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
@@ -12,12 +11,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from flambeau.diagnostics import CompileError, Diagnostic, Unsupported, diagnostic_for
 from flambeau.dialects.torch import registry
 from flambeau.dialects.torch.emitter import TorchEmitter
-from flambeau.dialects.torch.ops import (
-    CopyToNonValueTensorOp,
-    CopyToValueTensorOp,
-    OverwriteTensorContentsOp,
-    TorchOp,
-)
+from flambeau.dialects.torch.ops import CopyToNonValueTensorOp, CopyToValueTensorOp, OverwriteTensorContentsOp, TorchOp
 from flambeau.dialects.torch.types import (
     DictType,
     ListType,
@@ -67,7 +61,6 @@ def reduce_op_variants(module: ModuleOp) -> ModuleOp:
     return module
 
 
-@dataclass(frozen=True)
 class ReduceOpVariants(TorchPass):
     """Turn in-place ops into their value form."""
 
@@ -82,11 +75,7 @@ def _touches_tensors(op: Operation) -> bool:
 def _writes_a_container(op: TorchOp) -> bool:
     """Whether what an op writes are lists or dictionaries."""
     assert op.schema is not None
-    written = [
-        v.type
-        for v, a in zip(op.operands, op.schema.arguments, strict=False)
-        if a.is_written
-    ]
+    written = [v.type for v, a in zip(op.operands, op.schema.arguments, strict=False) if a.is_written]
     return bool(written) and all(isinstance(t, ListType | DictType) for t in written)
 
 

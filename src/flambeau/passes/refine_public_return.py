@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
@@ -48,7 +46,6 @@ def refine_public_return(module: ModuleOp) -> ModuleOp:
     return module
 
 
-@dataclass(frozen=True)
 class RefinePublicReturn(TorchPass):
     """Let public functions return values of known type."""
 

@@ -6,8 +6,6 @@ types of what they carry no longer change.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xdsl.dialects import func
 from xdsl.dialects.builtin import FunctionType, ModuleOp
 from xdsl.ir import Block, Region
@@ -27,7 +25,6 @@ def refine_types(module: ModuleOp) -> ModuleOp:
     return evaluate(module, "refine types", Features(infer=True))
 
 
-@dataclass(frozen=True)
 class RefineTypes(TorchPass):
     """Refine shapes and dtypes through the program."""
 

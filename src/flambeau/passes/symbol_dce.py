@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, FunctionType, ModuleOp, StringAttr, SymbolRefAttr
@@ -45,7 +44,6 @@ def eliminate_dead_symbols(module: ModuleOp) -> ModuleOp:
     return module
 
 
-@dataclass(frozen=True)
 class SymbolDce(TorchPass):
     """Remove private symbols that nobody uses."""
 

@@ -31,13 +31,7 @@ from flambeau.frontends.fx.autocast import autocast_of, call_in_region, under_au
 from flambeau.frontends.fx.expansion import IN_TRAINING, expand, kernel_of, trace
 from flambeau.frontends.fx.guards import emit_rank_guards, emit_view_guards
 from flambeau.frontends.fx.operands import argument_operand, emit_op, map_values
-from flambeau.frontends.fx.schemas import (
-    SEVERAL_VIEWS,
-    first_argument,
-    foreign_schema,
-    without_out,
-    writes_results,
-)
+from flambeau.frontends.fx.schemas import SEVERAL_VIEWS, first_argument, foreign_schema, without_out, writes_results
 from flambeau.frontends.fx.shape_changes import refuse_shape_change
 from flambeau.frontends.fx.strided import SCATTERED, STRIDED, require_order, strided_arguments
 from flambeau.frontends.fx.types import Problem, type_of

@@ -8,10 +8,7 @@ from typing import Any
 from xdsl.ir import Block, SSAValue
 from xdsl.traits import is_side_effect_free
 
-from flambeau.dialects.torch.types import (
-    NONE,
-    OptionalType,
-)
+from flambeau.dialects.torch.types import NONE, OptionalType
 from flambeau.passes.evaluate.values import Known, List, Maybe, Step, Tuple, Uninitialized, View
 
 
