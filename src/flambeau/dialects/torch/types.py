@@ -324,6 +324,17 @@ def is_subtype(sub: Attribute, super_: Attribute) -> bool:
     return False
 
 
+def may_be_the_same(a: TensorType, b: TensorType) -> bool:
+    """Whether some tensor is of both types, as far as their shapes and dtypes tell."""
+    if None not in (a.element_type, b.element_type) and a.element_type != b.element_type:
+        return False
+    if a.shape is None or b.shape is None:
+        return True
+    return len(a.shape) == len(b.shape) and all(
+        m is None or n is None or m == n for m, n in zip(a.shape, b.shape, strict=True)
+    )
+
+
 def join_types(a: Attribute, b: Attribute) -> Attribute:
     """The narrowest type that holds both."""
     if a == b:

@@ -34,6 +34,7 @@ from flambeau.dialects.torch.types import (
     VTensorType,
     intern,
     is_subtype,
+    may_be_the_same,
 )
 
 # --- Lists, tuples, dictionaries ---
@@ -196,18 +197,8 @@ class StaticInfoCastOp(CastOp):
         if not isinstance(source, TensorType) or type(source) is not type(target):
             raise VerifyException(f"{self.name} takes a tensor to one of its own kind, not {source} to {target}")
         assert isinstance(target, TensorType)
-        if not _may_be_the_same(source, target):
+        if not may_be_the_same(source, target):
             raise VerifyException(f"{self.name}: no tensor is both a {source} and a {target}")
-
-
-def _may_be_the_same(a: TensorType, b: TensorType) -> bool:
-    if None not in (a.element_type, b.element_type) and a.element_type != b.element_type:
-        return False
-    if a.shape is None or b.shape is None:
-        return True
-    return len(a.shape) == len(b.shape) and all(
-        m is None or n is None or m == n for m, n in zip(a.shape, b.shape, strict=True)
-    )
 
 
 class CopyOp(TorchOp):
