@@ -8,7 +8,7 @@ from xdsl.dialects.builtin import ArrayAttr
 from xdsl.ir import Dialect, Operation
 
 from flambeau.dialects.declared.attributes import flag, flags, integer, ints, pairs
-from flambeau.dialects.declared.checks import of, same_shapes, same_types
+from flambeau.dialects.declared.checks import of, same_count, same_shapes, same_types
 from flambeau.dialects.declared.forms import Form, Template
 from flambeau.dialects.declared.ops import EFFECTS, KINDS, REGIONS, TERMINATOR, Row, declare, instance, row
 from flambeau.dialects.stablehlo import checks, region_checks
@@ -181,7 +181,7 @@ TABLE: dict[str, Row] = {
             "low = {ints edge_padding_low}, high = {ints edge_padding_high}, interior = {ints interior_padding}"
         ),
     ),
-    "reshape": row("operand", "", same_element, checks.reshape, form=_FUNCTION),
+    "reshape": row("operand", "", same_element, same_count, form=_FUNCTION),
     "reverse": row(
         "operand", "dimensions: i64s", same_types, checks.reverse,
         form=Template("{operands}, dims = {ints dimensions}{attrs} : {same}"),

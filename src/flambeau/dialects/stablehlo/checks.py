@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from math import prod
 from typing import Any
 
 from xdsl.dialects.builtin import (
@@ -176,16 +174,6 @@ def pad(op: DeclaredOp) -> None:
         op.wrong(f"the padding has the elements of {op.tensor(0)}, got {op.tensor(1)}")
     padded = zip(sizes, low, high, interior, strict=True)
     op.expect_shape(None if s is None else a + s + max(s - 1, 0) * i + b for s, a, b, i in padded)
-
-
-def reshape(op: DeclaredOp) -> None:
-    before, after = shape(op.tensor(0)) or (), shape(op.result_tensor()) or ()
-    if None not in before and None not in after and _count(before) != _count(after):
-        op.wrong(f"the number of elements stays, got {op.tensor(0)} and {op.result_tensor()}")
-
-
-def _count(sizes: Iterable[int | None]) -> int:
-    return prod(s for s in sizes if s is not None)
 
 
 def reverse(op: DeclaredOp) -> None:

@@ -167,21 +167,13 @@ class LoopConditionOp(TorchOp):
 
 
 class LoopOp(TorchOp):
-    """Runs its region while the condition holds, at most `max_trip_count` times.
+    """Runs its region while the condition, its second operand, holds, at most as often as the first operand says.
 
     The region takes the number of the iteration and the values that change with it.
     """
 
     name = "torch.prim.Loop"
     traits = RECURSIVE
-
-    @property
-    def max_trip_count(self) -> SSAValue:
-        return self._operands[0]
-
-    @property
-    def initial_condition(self) -> SSAValue:
-        return self._operands[1]
 
     @property
     def iter_args_init(self) -> tuple[SSAValue, ...]:

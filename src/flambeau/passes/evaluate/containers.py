@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from xdsl.ir import Operation
@@ -17,9 +17,9 @@ KEYS = ("str", "int", "bool", "float", "complex", "Tensor")
 NOTHING = Known(None)
 
 
-def for_keys(*patterns: str) -> Callable[[Any], Any]:
-    """Register a rule for every kind of key: `aten.keys.{}`."""
-    return rule(*(p.format(k) for p in patterns for k in KEYS))
+def each_key(*patterns: str) -> tuple[str, ...]:
+    """The overloads of dictionary ops for every kind of key: `aten.keys.{}`."""
+    return tuple(p.format(k) for p in patterns for k in KEYS)
 
 
 # --- What is in a value ---
@@ -137,30 +137,19 @@ _in_place("aten.clear.t", lambda e, op, found: found.clear())
 _in_place("aten.reverse.t", lambda e, op, found: found.reverse())
 
 
-@rule("aten.copy.t", "aten.list.t")
-def copy(e: Evaluation, op: Operation, value: Any) -> Any:
-    return new_list(e, items(e, value), op.results[0].type)
+def _makes_list(names: Sequence[str], content: Callable[..., Iterable[Any]]) -> None:
+    """A rule for ops that make a list: `content` gives its elements from the evaluation and the operands."""
+    rule(*names)(lambda e, op, *values: new_list(e, content(e, *values), op.results[0].type))
 
 
-@rule("aten.add.t")
-def concatenate(e: Evaluation, op: Operation, a: Any, b: Any) -> Any:
-    return new_list(e, (*items(e, a), *items(e, b)), op.results[0].type)
-
-
-@rule("aten.mul.left_t")
-def repeat(e: Evaluation, op: Operation, value: Any, times: Any) -> Any:
-    return new_list(e, items(e, value) * max(0, constant(times)), op.results[0].type)
-
-
-@rule("aten.mul.right_")
-def repeat_right(e: Evaluation, op: Operation, times: Any, value: Any) -> Any:
-    return repeat(e, op, value, times)
-
-
-@rule("aten.slice.t")
-def slice_list(e: Evaluation, op: Operation, value: Any, start: Any, end: Any, step: Any) -> Any:
-    bounds = slice(constant(start), constant(end), constant(step))
-    return new_list(e, items(e, value)[bounds], op.results[0].type)
+_makes_list(("aten.copy.t", "aten.list.t"), items)
+_makes_list(("aten.add.t",), lambda e, a, b: (*items(e, a), *items(e, b)))
+_makes_list(("aten.mul.left_t",), lambda e, a, times: items(e, a) * max(0, constant(times)))
+_makes_list(("aten.mul.right_",), lambda e, times, a: items(e, a) * max(0, constant(times)))
+_makes_list(("aten.slice.t",), lambda e, a, *bounds: items(e, a)[slice(*map(constant, bounds))])
+_makes_list(each_key("aten.keys.{}"), lambda e, a: map(Known, entries(e, a)))
+_makes_list(each_key("aten.values.{}"), lambda e, a: entries(e, a).values())
+_makes_list(each_key("aten.items.{}"), lambda e, a: [Tuple((Known(k), v)) for k, v in entries(e, a).items()])
 
 
 @rule("aten.len.t")
@@ -229,7 +218,7 @@ def _stored(e: Evaluation, value: Dict, found: dict[Any, Any]) -> None:
     change(e, value, [(Known(k), v) for k, v in found.items()])
 
 
-@for_keys("aten.__getitem__.Dict_{}")
+@rule(*each_key("aten.__getitem__.Dict_{}"))
 def dict_get(e: Evaluation, op: Operation, value: Any, key: Any) -> Any:
     found = entries(e, value)
     if constant(key) not in found:
@@ -237,64 +226,48 @@ def dict_get(e: Evaluation, op: Operation, value: Any, key: Any) -> Any:
     return found[constant(key)]
 
 
-@for_keys("aten.get.{}", "aten.get.default_{}")
+@rule(*each_key("aten.get.{}", "aten.get.default_{}"))
 def dict_get_default(e: Evaluation, op: Operation, value: Any, key: Any, default: Any = NOTHING) -> Any:
     return entries(e, value).get(constant(key), default)
 
 
-@for_keys("aten._set_item.{}")
+@rule(*each_key("aten._set_item.{}"))
 def dict_set(e: Evaluation, op: Operation, value: Any, key: Any, element: Any) -> Any:
     _stored(e, value, {**entries(e, value), constant(key): element})
     return None
 
 
-@for_keys("aten.Delete.Dict_{}")
+@rule(*each_key("aten.Delete.Dict_{}"))
 def dict_delete(e: Evaluation, op: Operation, value: Any, key: Any) -> Any:
     dict_get(e, op, value, key)
     _stored(e, value, {k: v for k, v in entries(e, value).items() if k != constant(key)})
     return None
 
 
-@for_keys("aten.pop.Dict_{}")
+@rule(*each_key("aten.pop.Dict_{}"))
 def dict_pop(e: Evaluation, op: Operation, value: Any, key: Any) -> Any:
     taken = dict_get(e, op, value, key)
     dict_delete(e, op, value, key)
     return taken
 
 
-@for_keys("aten.update.{}")
+@rule(*each_key("aten.update.{}"))
 def dict_update(e: Evaluation, op: Operation, value: Any, more: Any) -> Any:
     _stored(e, value, {**entries(e, value), **entries(e, more)})
     return None
 
 
-@for_keys("aten.copy.Dict_{}", "aten.dict.Dict_{}")
+@rule(*each_key("aten.copy.Dict_{}", "aten.dict.Dict_{}"))
 def dict_copy(e: Evaluation, op: Operation, value: Any) -> Any:
     entries(e, value)
     return Dict(value.content, e.depth, type=op.results[0].type)
 
 
-@for_keys("aten.keys.{}")
-def dict_keys(e: Evaluation, op: Operation, value: Any) -> Any:
-    return new_list(e, map(Known, entries(e, value)), op.results[0].type)
-
-
-@for_keys("aten.values.{}")
-def dict_values(e: Evaluation, op: Operation, value: Any) -> Any:
-    return new_list(e, entries(e, value).values(), op.results[0].type)
-
-
-@for_keys("aten.items.{}")
-def dict_items(e: Evaluation, op: Operation, value: Any) -> Any:
-    pairs = [Tuple((Known(k), v)) for k, v in entries(e, value).items()]
-    return new_list(e, pairs, op.results[0].type)
-
-
-@for_keys("aten.len.Dict_{}")
+@rule(*each_key("aten.len.Dict_{}"))
 def dict_len(e: Evaluation, op: Operation, value: Any) -> Any:
     return Known(len(entries(e, value)))
 
 
-@rule(*(f"aten.__contains__.{k}" for k in KEYS))
+@rule(*each_key("aten.__contains__.{}"))
 def dict_contains(e: Evaluation, op: Operation, value: Any, key: Any) -> Any:
     return Known(constant(key) in entries(e, value))

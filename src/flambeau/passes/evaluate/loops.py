@@ -169,10 +169,14 @@ class Loop:
 
         for i, argument in enumerate(body.args[1:]):
             e.values[argument] = self.assumed(self.inits[i], (i,), make, slots, made)
+        self.assume_heap(make, slots, made)
+
+    def assume_heap(self, make: Any, slots: Any, made: dict[Path, Storage]) -> None:
+        """Assume what is on the heap at the start of an iteration, or behind the loop."""
         for cell in self.written:
-            e.heap.set(cell, "content", self.assumed_content(cell, make, slots, made))
+            self.e.heap.set(cell, "content", self.assumed_content(cell, make, slots, made))
         for cell, stale in self.stale.items():
-            e.heap.set(cell, "stale", stale)
+            self.e.heap.set(cell, "stale", stale)
         self.link_all(made, self.flags(make, slots))
 
     def flags(self, make: Any, slots: Any) -> dict[tuple[Path, int], SSAValue]:
@@ -402,9 +406,5 @@ class Loop:
             return next(results)
 
         finals = [self.assumed(v, (i,), make, [], made) for i, v in enumerate(self.inits)]
-        for cell in self.written:
-            e.heap.set(cell, "content", self.assumed_content(cell, make, [], made))
-        for cell, stale in self.stale.items():
-            e.heap.set(cell, "stale", stale)
-        self.link_all(made, self.flags(make, []))
+        self.assume_heap(make, [], made)
         return finals

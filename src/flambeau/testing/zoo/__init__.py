@@ -20,31 +20,23 @@ __all__ = ["Example", "ZooModel", "ZOO"]
 
 HANDWRITTEN: Mapping[str, Mapping[str, str]] = {
     "vision": {
-        "lenet": "images.LeNet",
-        "resnet18": "images.ResNet18",
-        "unet": "images.UNet",
-        "mobilenet": "images.MobileNet",
-        "autoencoder": "images.Autoencoder",
-        "mlp-mixer": "images.MlpMixer",
-        "spatial-transformer": "images.SpatialTransformer",
-        "capsule-net": "images.CapsuleNet",
-        "diffusion-block": "images.DiffusionBlock",
-        "siamese": "images.Siamese",
+        "lenet": "images.LeNet", "resnet18": "images.ResNet18", "unet": "images.UNet", "mobilenet": "images.MobileNet",
+        "autoencoder": "images.Autoencoder", "mlp-mixer": "images.MlpMixer",
+        "spatial-transformer": "images.SpatialTransformer", "capsule-net": "images.CapsuleNet",
+        "diffusion-block": "images.DiffusionBlock", "siamese": "images.Siamese",
     },
     "text-encoder": {"nn-transformer-encoder": "sequences.TransformerTagger"},
     "encoder-decoder": {"nn-transformer": "sequences.Translator"},
     "recurrent": {
-        "lstm-tagger": "sequences.LstmTagger",
-        "gru-tagger": "sequences.GruTagger",
-        "selective-scan": "sequences.SelectiveScan",
-        "linear-attention": "sequences.LinearAttention",
+        "lstm-tagger": "sequences.LstmTagger", "gru-tagger": "sequences.GruTagger",
+        "selective-scan": "sequences.SelectiveScan", "linear-attention": "sequences.LinearAttention",
     },
     "moe": {"mixture-of-experts": "sequences.MixtureOfExperts"},
     "time-series": {"temporal-conv-net": "sequences.TemporalConvNet", "n-beats": "sequences.NBeats"},
     "graph": {"graph-attention": "structures.GraphAttention"},
     "recommendation": {"dlrm": "structures.Dlrm"},
     "points": {"pointnet": "structures.PointNet"},
-}
+}  # fmt: skip
 """The modules of this folder and the classes in them, by family and name of the model."""
 
 
