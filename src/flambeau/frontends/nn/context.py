@@ -26,11 +26,6 @@ def current() -> Tracer:
     return tracer
 
 
-def is_building() -> bool:
-    """Whether a program is being built."""
-    return _tracer.get() is not None
-
-
 @contextmanager
 def building(tracer: Tracer) -> Iterator[None]:
     """Add ops to this program. One program is built at a time."""
