@@ -133,7 +133,8 @@ CASES: list[tuple[str, tuple[Any, ...]]] = [
     ("prims.igamma", (X + 1, X)), ("prims.igammac", (X + 1, X)),
     ("prims.as_strided_scatter", (X, ones(2), [2], [1], 3)), ("aten.embedding_renorm", (ones(4, 3), INDEX, 1.0, 2.0)),
     ("aten.resize_as", (X, ones(4, 6))), ("aten.searchsorted.Scalar", (ones(3), 1)),
-    ("aten.__interpolate", (IMAGE, 9)), ("aten.__interpolate", (IMAGE, None, 1.7)),
+    ("aten.row_stack", ([ones(3), ones(2, 3)],)), ("aten.__interpolate", (IMAGE, 9)),
+    ("aten.__interpolate", (IMAGE, None, 1.7)), ("aten.moveaxis.intlist", (IMAGE, [0, 1], [3, 0])),
     ("aten.__interpolate.scale_list", (IMAGE, None, [1.5, 2.0])), ("aten.__interpolate.size_list", (IMAGE, [3, 9])),
     ("aten.__interpolate.size_list_scale_list", (IMAGE, [3, 9])),
     ("aten._autocast_to_full_precision", (X, False, False)),
@@ -222,6 +223,8 @@ CASES: list[tuple[str, tuple[Any, ...]]] = [
 ]  # fmt: skip
 KEYWORDS: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("aten.div.Scalar_mode", (X, 2), {"rounding_mode": "floor"}),
+    ("aten.divide.Scalar_mode", (X, 2), {"rounding_mode": "floor"}),
+    ("aten.divide.Tensor_mode", (X, X), {"rounding_mode": "floor"}),
     ("aten.norm.ScalarOpt_dim_dtype", (X, 2, [1], False), {"dtype": F64}),
     ("aten.norm.ScalarOpt_dtype", (X, 2), {"dtype": F64}),
     ("aten.rand.generator", ([2, 3],), {"generator": None}),

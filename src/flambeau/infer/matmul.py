@@ -25,7 +25,7 @@ def product_shape(x: Meta, y: Meta) -> tuple[int | None, ...]:
     return tuple(shape)
 
 
-@infer_rule("aten.matmul", "aten.mm", "aten.bmm", "aten.mv", "aten.dot", "aten.vdot", "aten.linalg_matmul")
+@infer_rule("aten.matmul", "aten.mm", "aten.bmm", "aten.mv", "aten.dot", "aten.vdot")
 def matmul(x: Meta, y: Meta) -> Meta:
     return Meta(product_shape(x, y), x.dtype)
 

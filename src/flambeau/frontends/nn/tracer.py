@@ -25,6 +25,7 @@ from xdsl.ir import Attribute, Block, SSAValue
 
 from flambeau.diagnostics import CompileError, Diagnostic
 from flambeau.dialects.torch import registry
+from flambeau.dialects.torch.aliases import ALIASES
 from flambeau.dialects.torch.emitter import Device, dense
 from flambeau.dialects.torch.ops import ListUnpackOp, NonValueTensorLiteralOp
 from flambeau.dialects.torch.schema import Argument, Schema, SchemaType
@@ -41,7 +42,8 @@ from flambeau.dialects.torch.types import (
 )
 from flambeau.frontends.nn import layer_composites as _layer_composites  # noqa: F401 (it adds composites)
 from flambeau.frontends.nn import overloads, values
-from flambeau.frontends.nn.composites import ALIASES, COMPOSITES
+from flambeau.frontends.nn.composites import COMPOSITES
+from flambeau.frontends.nn.views import VIEWS
 from flambeau.infer.builder import TorchBuilder, infer, meta_of, rules, type_of
 from flambeau.infer.rules import InferenceError, Meta, Unknown
 from flambeau.ir.arrays import as_bytes, dtype_of
@@ -116,10 +118,11 @@ class Tracer(TorchBuilder):
         """Add an op with arguments in the schema's order."""
         if schema.name in HARMLESS:
             return bound[0] if schema.is_mutable else self.wrap(bound[0].ssa)
-        if schema.name in COMPOSITES and not self.objects:
+        written_out = VIEWS.get(schema.name) or COMPOSITES.get(schema.name)
+        if written_out is not None and not self.objects:
             count = len(self.chosen)
             try:
-                return COMPOSITES[schema.name](*bound)
+                return written_out(*bound)
             finally:
                 del self.chosen[count:]
         if schema.name in RESHAPING:
