@@ -268,10 +268,7 @@ def _listed(tensors: Sequence[Any]) -> list[Any]:
 @function
 def einsum(equation: str, *operands: Any) -> Tensor:
     """Sums of products, in Einstein's notation."""
-    from flambeau.frontends.nn.composites import einsum as build
-
-    found: Tensor = build(equation, _listed(operands))
-    return found
+    return aten("einsum", equation, _listed(operands))
 
 
 @function
@@ -323,10 +320,7 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
         left, right = list(range(a.ndim - dims, a.ndim)), list(range(dims))
     else:
         left, right = ([d] if isinstance(d, int) else list(d) for d in dims)
-    from flambeau.frontends.nn.composites import tensordot as build
-
-    found: Tensor = build(a, b, [d % a.ndim for d in left], [d % b.ndim for d in right])
-    return found
+    return aten("tensordot", a, b, left, right)
 
 
 @function
