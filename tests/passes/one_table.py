@@ -55,6 +55,7 @@ class Call:
     def traced(self, values: Sequence[Any]) -> Any:
         """Call the overload of `flambeau.ops`."""
         positional, named = self.bound(values)
+        named = {k: dtypes.from_torch(v) if isinstance(v, torch.dtype) else v for k, v in named.items()}
         return Overload(self.schema)(*positional, **named)
 
 

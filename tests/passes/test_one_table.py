@@ -13,6 +13,7 @@ import flambeau
 
 torch.manual_seed(0)
 V, X, Y, B = torch.randn(4), torch.randn(3, 4), torch.randn(3, 4), torch.randn(2, 3, 4)
+T, IMAGE = torch.tensor([1, 3, 2]), torch.randn(2, 3, 5, 6)
 N = torch.arange(12).reshape(3, 4) % 5 + 1
 
 CALLS = [
@@ -95,6 +96,80 @@ CALLS = [
     Call("aten.prelu", B, X[:, 0]),
     Call("aten.prelu", V, torch.tensor([0.25])),
     Call("aten.prelu", torch.tensor(-1.0), torch.tensor([0.25])),
+    # Reductions, products and reads.
+    *(Call("aten.dist", X, V, p) for p in (0, 1.0, 2, 3, float("inf"))),
+    Call("aten.linalg_vecdot", B, X),
+    Call("aten.linalg_vecdot", X, V[:, None].T, 0),
+    Call("aten.trace", X),
+    Call("aten.trace", N),
+    Call("aten.nanmean", torch.where(X > 1, float("nan"), X)),
+    Call("aten.nanmean", torch.where(X > 1, float("nan"), X), [1], True),
+    Call("aten.nanmean", X.half(), [0], False, torch.float32),
+    Call("aten.vdot", V, X[0]),
+    Call("aten.addr", X, X[:, 0], V),
+    Call("aten.addr", torch.full((4,), float("nan")), X[:, 0], V, 0, 2),
+    Call("aten.addr", N, N[:, 0], N[0].int(), 2, -1),
+    Call("aten.addr", X > 0, X[:, 0] > 0, V > 0, 1, 1),
+    Call("aten.bilinear", X, X[:, :2], torch.randn(5, 4, 2)),
+    Call("aten.bilinear", B, B[..., :3], torch.randn(5, 4, 3), torch.randn(5)),
+    Call("aten.tensordot", B, X, [1, 2], [0, -1]),
+    Call("aten.tensordot", X, B, [-1], [2]),
+    Call("aten.tensordot", X, V, [], []),
+    Call("aten.tensordot", X[:, :1], X, [1], [1]),
+    Call("aten.einsum", "ij,kj->ik", [X, Y]),
+    Call("aten.einsum", "bij, jk", [B, torch.randn(4, 2)]),
+    Call("aten.einsum", "...ij,...jk->...ik", [B, torch.randn(4, 2)]),
+    Call("aten.einsum", "b...,b...->...", [B, B]),
+    Call("aten.einsum", "ii->i", [torch.randn(3, 3)]),
+    Call("aten.einsum", "iji,j", [torch.randn(3, 4, 3), V]),
+    Call("aten.einsum", "i,j->ji", [V, X[0]]),
+    Call("aten.einsum", "ij->", [X]),
+    Call("aten.einsum", "bij,bjk->bik", [B[:1], B.transpose(1, 2)]),
+    Call("aten.einsum", "ij,jk->ik", [X[:, :1], torch.randn(4, 2)]),
+    Call("aten.einsum", "ij,jk,kl->il", [X, torch.randn(4, 5), torch.randn(5, 2)]),
+    Call("aten.einsum", "ij,jk,kl->il", [X, torch.randn(4, 5), torch.randn(5, 2)], [1, 2, 0, 1]),
+    Call("aten.take_along_dim", X, torch.tensor([[0, 2, 1, 0]]), 0),
+    Call("aten.take_along_dim", X[:, :1], torch.tensor([[0, -1, 2, 0]]), -2),
+    Call("aten.take_along_dim", X, torch.tensor([[3, 11], [2, 0]])),
+    Call("aten.msort", X),
+    Call("aten.argsort.stable", N % 3, True, 0, True),
+    Call("aten.argsort.stable", X, False),
+    # Losses.
+    *(
+        Call(name, *args, reduction)
+        for reduction in (0, 1, 2)
+        for name, *args in (
+            ("aten.nll_loss_nd", X, T, None),
+            ("aten.nll_loss_nd", B, B[:, 0].abs().long() % 3, V[:3]),
+            ("aten.nll_loss", X, T, V),
+            ("aten.nll_loss", V, T[0], V),
+            ("aten.nll_loss2d", IMAGE, IMAGE[:, 0].abs().long() % 3, V[:3]),
+            ("aten.cross_entropy_loss", X, T, None),
+            ("aten.cross_entropy_loss", B, X.softmax(0)[None].expand(2, -1, -1), V[:3]),
+            ("aten.cross_entropy_loss", V, T[0], V),
+            ("aten.binary_cross_entropy_with_logits", X, Y.sigmoid(), Y, V),
+            ("aten.binary_cross_entropy_with_logits", X.half(), Y.sigmoid().half(), None, None),
+            ("aten.kl_div", X, Y.sigmoid()),
+        )
+    ),
+    *(
+        Call("aten.cross_entropy_loss", X, T, weight, reduction, 1, 0.25)
+        for weight in (None, V)
+        for reduction in (0, 1, 2)
+    ),
+    *(Call("aten.cross_entropy_loss", X, Y.softmax(1), V, reduction, -100, 0.25) for reduction in (0, 1, 2)),
+    Call("aten.cross_entropy_loss", X.bfloat16(), T),
+    Call("aten.nll_loss_nd", X, T, V, 1, 2),
+    Call("aten.nll_loss_forward", X, T, V, 1, 2),
+    Call("aten.nll_loss_forward", X, T, None, 0, 2),
+    Call("aten.nll_loss2d_forward", IMAGE, IMAGE[:, 0].abs().long() % 3, None, 2, 0),
+    Call("aten.kl_div", X, Y, 1, True),
+    *(
+        Call("aten.poisson_nll_loss", X.abs(), N.float(), log_input, full, 1e-8, reduction)
+        for log_input, full, reduction in ((True, True, 0), (True, False, 1), (False, True, 2))
+    ),
+    *(Call("aten.cosine_embedding_loss", X, Y, torch.tensor([1, -1, 1]), 0.1, reduction) for reduction in (0, 1, 2)),
+    Call("aten.cosine_embedding_loss", X[0], V, torch.tensor(-1.0)),
 ]
 """Calls of ops that are taken apart; several of one op where its arguments choose between forms."""
 
