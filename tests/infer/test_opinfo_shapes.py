@@ -137,6 +137,8 @@ CASES: list[tuple[str, tuple[Any, ...]]] = [
     ("aten.__interpolate", (IMAGE, None, 1.7)), ("aten.moveaxis.intlist", (IMAGE, [0, 1], [3, 0])),
     ("aten.__interpolate.scale_list", (IMAGE, None, [1.5, 2.0])), ("aten.__interpolate.size_list", (IMAGE, [3, 9])),
     ("aten.__interpolate.size_list_scale_list", (IMAGE, [3, 9])),
+    ("aten._upsample_bilinear2d_aa.vec", (IMAGE, None, False, [1.5, 2.0])),
+    ("aten._upsample_bicubic2d_aa.vec", (IMAGE, None, False, [1.5, 2.0])),
     ("aten._autocast_to_full_precision", (X, False, False)),
     ("aten._autocast_to_reduced_precision", (X, False, False, F16, F16)),
     ("aten._convolution", (IMAGE, WEIGHT, *CONVOLUTION, False, False, False, False)),

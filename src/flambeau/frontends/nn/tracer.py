@@ -40,9 +40,7 @@ from flambeau.dialects.torch.types import (
     to_non_value,
     vtensor,
 )
-from flambeau.frontends.nn import layer_composites as _layer_composites  # noqa: F401 (it adds composites)
 from flambeau.frontends.nn import overloads, values
-from flambeau.frontends.nn.composites import COMPOSITES
 from flambeau.frontends.nn.views import VIEWS
 from flambeau.infer.builder import TorchBuilder, infer, meta_of, rules, type_of
 from flambeau.infer.rules import InferenceError, Meta, Unknown
@@ -118,7 +116,7 @@ class Tracer(TorchBuilder):
         """Add an op with arguments in the schema's order."""
         if schema.name in HARMLESS:
             return bound[0] if schema.is_mutable else self.wrap(bound[0].ssa)
-        written_out = VIEWS.get(schema.name) or COMPOSITES.get(schema.name)
+        written_out = VIEWS.get(schema.name)
         if written_out is not None and not self.objects:
             count = len(self.chosen)
             try:
