@@ -18,7 +18,7 @@ from flambeau.dialects.torch import registry
 from flambeau.dialects.torch.ops import ListUnpackOp
 from flambeau.dialects.torch.schema import Schema
 from flambeau.dialects.torch.types import ListType, vtensor
-from flambeau.frontends.nn.functions import Overload
+from flambeau.frontends.nn.core.operators import Overload
 from flambeau.infer.builder import TorchBuilder, infer, meta_of, type_of
 from flambeau.ir import dtypes
 from flambeau.ir.printing import pretty_text
