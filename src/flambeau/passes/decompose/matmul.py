@@ -81,9 +81,11 @@ def bilinear(t: TorchBuilder, x: SSAValue, y: SSAValue, weight: SSAValue, bias: 
         require_size(t, one, "eq", other, "the inputs of bilinear must have the same batch dims")
     require_size(t, t.shape(x)[-1], "eq", rows, "the first input of bilinear must fit its weight")
     require_size(t, t.shape(y)[-1], "eq", columns, "the second input of bilinear must fit its weight")
+    dtype = t.dtype(x)
+    x, y, weight = (t.to(v, dtype.compute) for v in (x, y, weight))  # What is left of one product is a factor again.
     matrix = t.reshape(t.permute(weight, [1, 0, 2]), [rows, times(t, outputs, columns)])
     half = t.reshape(t.matmul(x, matrix), [*t.shape(x)[:-1], outputs, columns])
-    result = t.sum(t.mul(half, t.unsqueeze(y, -2)), [-1])
+    result = t.to(t.sum(t.mul(half, t.unsqueeze(y, -2)), [-1]), dtype)
     return result if bias is None else t.add(result, bias)
 
 
