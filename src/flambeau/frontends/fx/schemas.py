@@ -23,9 +23,10 @@ def foreign_schema(name: str, target: Any, node: Node) -> tuple[Schema, list[Any
 
 SEVERAL_VIEWS = frozenset({
     "aten.tensor_split.sections", "aten.tensor_split.indices", "aten.hsplit.int", "aten.hsplit.array",
-    "aten.vsplit.int", "aten.vsplit.array", "aten.dsplit.int", "aten.dsplit.array",
+    "aten.vsplit.int", "aten.vsplit.array", "aten.dsplit.int", "aten.dsplit.array", "aten.moveaxis.intlist",
+    "aten.linalg_diagonal", "aten.positive",
 })  # fmt: skip
-"""Lists of views that are taken apart where somebody writes to one."""
+"""Lists of views, and views by other names, that are taken apart where somebody writes to one."""
 
 
 def writes_results(schema: Schema) -> bool:
