@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -107,3 +108,16 @@ def check_all(
     for i, (a, e) in enumerate(zip(actual, expected, strict=True)):
         assert_same(a, e, f"case {i}", rtol, atol)
     return module
+
+
+def assert_matches(module: flambeau.Module, patterns: str) -> None:
+    """Check a program's text with filecheck: `patterns` has `CHECK` lines."""
+    from filecheck.finput import FInput
+    from filecheck.matcher import Matcher
+    from filecheck.options import Options
+    from filecheck.parser import Parser, pattern_for_opts
+
+    options = Options(match_filename="<patterns>")
+    checks = Parser(options, io.StringIO(patterns), *pattern_for_opts(options))
+    text = str(module)
+    assert Matcher(options, FInput("<module>", text), checks).run() == 0, text

@@ -207,7 +207,7 @@ def test_every_pass_is_tried() -> None:
 def test_a_pass_does_what_its_name_says(name: str, run: Run) -> None:
     """S14: each pass by upstream's name, verified behind each step."""
     program, pipeline, there, gone = EFFECTS[name]
-    assert parse_pipeline(pipeline)[-1] == name
+    assert parse_pipeline(pipeline)[-1].name == name
     before = run(program, "-p", pipeline.rpartition(",")[0]).stdout
     after = run(program, "-p", pipeline, "--verify-each").stdout
     assert there in after
@@ -217,7 +217,7 @@ def test_a_pass_does_what_its_name_says(name: str, run: Run) -> None:
 
 @pytest.mark.parametrize("name", EFFECTS)
 def test_pipelines_nest_as_in_mlir(name: str, run: Run) -> None:
-    """S14: `builtin.module(func.func(a,b),c)` is a, b, c; options in braces are read over."""
+    """S14: `builtin.module(func.func(a,b),c)` is a, b, c; options that a pass does not have are read over."""
     program, pipeline, _, _ = EFFECTS[name]
     *first, last = pipeline.split(",")
     inner = f"func.func({','.join(first)})," if first else ""
@@ -261,3 +261,12 @@ def test_locations_are_printed_on_request(run: Run) -> None:
     printed = run(text, "--mlir-print-debuginfo").stdout
     assert "model.py" in printed
     assert run(printed, "--mlir-print-debuginfo").stdout == printed
+
+
+def test_options_of_a_pass_are_set(run: Run) -> None:
+    """S14: `{option=a,b}` as upstream writes it, names of ops without quotes."""
+    kept = run(LOSS, "-p", "builtin.module(torch-decompose-complex-ops{legal-ops=aten.mse_loss,aten.tanh})").stdout
+    assert "torch.aten.mse_loss" in kept
+    assert "mse_loss" not in run(LOSS, "-p", "torch-decompose-complex-ops{legal-ops=aten.tanh}").stdout
+    wrong = run(VALUES, "-p", "convert-torch-to-tosa{int64=3}", status=2)
+    assert "convert-torch-to-tosa: Incompatible types" in wrong.stderr

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from flambeau.api import load as load
     from flambeau.diagnostics import CompileError as CompileError
     from flambeau.diagnostics import Diagnostic as Diagnostic
-    from flambeau.frontends.nn.context import set_default_dtype as set_default_dtype
+    from flambeau.frontends.nn.core.context import set_default_dtype as set_default_dtype
     from flambeau.tracing import module_context as module_context
     from flambeau.tracing import trace as trace
 
@@ -31,7 +31,7 @@ _HOMES = {
     "CompileError": "flambeau.diagnostics",
     "Diagnostic": "flambeau.diagnostics",
     "module_context": "flambeau.tracing",
-    "set_default_dtype": "flambeau.frontends.nn.context",
+    "set_default_dtype": "flambeau.frontends.nn.core.context",
     "trace": "flambeau.tracing",
 }
 _SUBMODULES = ("fx", "helion", "nn", "ops", "torchscript")

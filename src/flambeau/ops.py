@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from flambeau.frontends.nn.ops import __dir__, __getattr__
+from flambeau.frontends.nn.core.ops import __dir__, __getattr__
 
 __all__ = ["__dir__", "__getattr__"]

@@ -4,7 +4,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any, overload
 
-from flambeau.frontends.nn.initialize import manual_seed as manual_seed
+from flambeau.frontends.nn.core.seed import manual_seed as manual_seed
 from flambeau.ir.dtypes import DType
 
 _int = int

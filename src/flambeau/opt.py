@@ -1,123 +1,83 @@
-"""Passes and pipelines by name, as `flambeau opt` takes them; upstream's names work too."""
+"""Passes and pipelines by name, as `flambeau opt` and `xdsl-opt` take them; upstream's names work too."""
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Callable, Iterator
 from importlib import import_module
 
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.utils.arg_spec import ArgSpec, ParameterListType, ParameterType
 
 from flambeau.diagnostics import reporting
+from flambeau.ir.module_pass import TorchPass
 
-Pass = Callable[[ModuleOp], ModuleOp]
-
-PASSES: dict[str, tuple[str, str]] = {
-    "torch-prepare-for-globalize-object-graph": (
-        "flambeau.passes.prepare_for_globalize_object_graph:prepare_for_globalize_object_graph",
-        "method calls to function calls",
-    ),
-    "torch-globalize-object-graph": (
-        "flambeau.passes.globalize_object_graph:globalize_object_graph",
-        "objects to global slots",
-    ),
-    "symbol-dce": ("flambeau.passes.symbol_dce:eliminate_dead_symbols", "remove private symbols that nobody uses"),
-    "inline": ("flambeau.passes.inline:inline_calls", "put functions where they are called"),
-    "torch-adjust-calling-conventions": (
-        "flambeau.passes.adjust_calling_conventions:adjust_calling_conventions",
-        "type bounds to types, tuples to results",
-    ),
-    "torch-inline-global-slots": (
-        "flambeau.passes.inline_global_slots:inline_global_slots",
-        "slots that nobody writes to their initial values",
-    ),
-    "torch-erase-module-initializer": (
-        "flambeau.passes.erase_module_initializer:erase_module_initializer",
-        "remove an initialiser without slots",
-    ),
-    "torch-refine-public-return": (
-        "flambeau.passes.refine_public_return:refine_public_return",
-        "public functions return values of known type",
-    ),
-    "torch-reduce-op-variants": ("flambeau.passes.reduce_op_variants:reduce_op_variants", "in-place ops to value form"),
-    "torch-maximize-value-semantics": (
-        "flambeau.passes.maximize_value_semantics:maximize_value_semantics",
-        "mutable tensors to values",
-    ),
-    "torch-refine-types": ("flambeau.passes.refine_types:refine_types", "shapes and dtypes through the program"),
-    "torch-decompose-complex-ops": ("flambeau.passes.decompose:decompose", "apply our decompositions"),
-    "torch-verify-backend-contract": (
-        "flambeau.passes.backend_contract:require_backend_contract",
-        "check that a lowering may take the program",
-    ),
-    "canonicalize": ("flambeau.passes.canonicalize:canonicalize", "compute what is known, take containers apart"),
-    "dce": ("flambeau.passes.dead_code:eliminate_dead_code", "remove what nobody uses"),
-    "cse": ("flambeau.passes.common:eliminate_common_subexpressions", "compute equal things once"),
-    "convert-torch-to-linalg": ("flambeau.lowering.linalg.lower:lower_to_linalg", "torch to linalg-on-tensors"),
-    "torch-function-to-torch-backend-pipeline": (
-        "flambeau.passes.pipelines:to_backend_contract",
-        "raw torch dialect to the backend contract",
-    ),
-    "torchscript-module-to-torch-backend-pipeline": (
-        "flambeau.passes.pipelines:to_backend_contract",
-        "a graph of TorchScript objects to the backend contract",
-    ),
-    "torch-lower-to-backend-contract": (
-        "flambeau.passes.pipelines:to_backend_contract",
-        "raw torch dialect to the backend contract",
-    ),
-    "torchdynamo-export-to-torch-backend-pipeline": (
-        "flambeau.passes.pipelines:to_backend_contract",
-        "raw torch dialect to the backend contract",
-    ),
-    "convert-torch-to-stablehlo": ("flambeau.lowering.stablehlo.lower:lower_to_stablehlo", "torch to StableHLO"),
-    "convert-torch-to-tosa": ("flambeau.lowering.tosa.lower:lower_to_tosa", "torch to TOSA"),
-    "torch-backend-to-stablehlo-backend-pipeline": (
-        "flambeau.lowering.stablehlo.lower:lower_to_stablehlo",
-        "backend contract to StableHLO",
-    ),
-    "torch-backend-to-tosa-backend-pipeline": (
-        "flambeau.lowering.tosa.lower:lower_to_tosa",
-        "backend contract to TOSA",
-    ),
-    "torch-backend-to-linalg-on-tensors-backend-pipeline": (
-        "flambeau.lowering.linalg.lower:lower_to_linalg",
-        "backend contract to linalg-on-tensors",
-    ),
-}
-"""Names to (where the pass is, what it does)."""
+PASSES = {
+    "torch-prepare-for-globalize-object-graph":
+        "passes.prepare_for_globalize_object_graph:PrepareForGlobalizeObjectGraph",
+    "torch-globalize-object-graph": "passes.globalize_object_graph:GlobalizeObjectGraph",
+    "symbol-dce": "passes.symbol_dce:SymbolDce",
+    "inline": "passes.inline:Inline",
+    "torch-adjust-calling-conventions": "passes.adjust_calling_conventions:AdjustCallingConventions",
+    "torch-inline-global-slots": "passes.inline_global_slots:InlineGlobalSlots",
+    "torch-erase-module-initializer": "passes.erase_module_initializer:EraseModuleInitializer",
+    "torch-refine-public-return": "passes.refine_public_return:RefinePublicReturn",
+    "torch-reduce-op-variants": "passes.reduce_op_variants:ReduceOpVariants",
+    "torch-maximize-value-semantics": "passes.maximize_value_semantics:MaximizeValueSemantics",
+    "torch-refine-types": "passes.refine_types:RefineTypes",
+    "torch-decompose-complex-ops": "passes.pipelines:DecomposeComplexOps",
+    "torch-verify-backend-contract": "passes.backend_contract:VerifyBackendContract",
+    "canonicalize": "passes.canonicalize:Canonicalize",
+    "dce": "passes.dead_code:DeadCodeElimination",
+    "cse": "passes.common:CommonSubexpressionElimination",
+    "torch-lower-to-backend-contract": "passes.pipelines:LowerToBackendContract",
+    "torch-function-to-torch-backend-pipeline": "passes.pipelines:LowerToBackendContract",
+    "torchdynamo-export-to-torch-backend-pipeline": "passes.pipelines:LowerToBackendContract",
+    "torchscript-module-to-torch-backend-pipeline": "passes.pipelines:LowerToBackendContract",
+    "convert-torch-to-linalg": "lowering.passes:ConvertTorchToLinalg",
+    "convert-torch-to-stablehlo": "lowering.passes:ConvertTorchToStablehlo",
+    "convert-torch-to-tosa": "lowering.passes:ConvertTorchToTosa",
+    "torch-backend-to-linalg-on-tensors-backend-pipeline": "lowering.passes:ConvertTorchToLinalg",
+    "torch-backend-to-stablehlo-backend-pipeline": "lowering.passes:ConvertTorchToStablehlo",
+    "torch-backend-to-tosa-backend-pipeline": "lowering.passes:ConvertTorchToTosa",
+}  # fmt: skip
+"""Names to where the pass is; it is imported when it is asked for."""
 
 # Parts of upstream's pipelines that have nothing to do here: the work is done elsewhere or not needed.
 _NOTHING = frozenset({"torch-match-quantized-custom-ops", "torch-fuse-quantized-ops", "torch-scalarize-shapes"})
 
 
 class UnknownPass(ValueError):
-    """A pipeline names a pass that does not exist."""
+    """A pipeline names a pass that does not exist, or gives one an option that it cannot take."""
 
 
-def get_pass(name: str) -> Pass:
+def get_pass(name: str) -> type[TorchPass]:
     """The pass with this name."""
-    if name in _NOTHING:
-        return lambda module: module
     if name not in PASSES:
         import difflib
 
         close = difflib.get_close_matches(name, PASSES, 1)
         hint = f"; did you mean {close[0]!r}?" if close else f"; known are {', '.join(sorted(PASSES))}"
         raise UnknownPass(f"there is no pass {name!r}{hint}")
-    home, function = PASSES[name][0].split(":")
-    return getattr(import_module(home), function)
+    home, _, class_name = PASSES[name].partition(":")
+    return named(getattr(import_module(f"flambeau.{home}"), class_name), name)
+
+
+def named(cls: type[TorchPass], name: str) -> type[TorchPass]:
+    """A pass under another name: xDSL makes a pass only of a text that has its own name."""
+    return cls if cls.name == name else type(cls.__name__, (cls,), {"name": name, "__doc__": cls.__doc__})
 
 
 _NAME = re.compile(r"[A-Za-z][\w.-]*")
 
 
-def parse_pipeline(text: str) -> list[str]:
-    """The pass names of `a,b` or of MLIR's `builtin.module(func.func(a),b{option=1})`, in order."""
-    return list(_pass_names(text))
+def parse_pipeline(text: str) -> list[ArgSpec]:
+    """The passes of `a,b` or of MLIR's `builtin.module(func.func(a),b{option=1})` with their options, in order."""
+    return list(_pass_specs(text))
 
 
-def _pass_names(text: str) -> Iterator[str]:
+def _pass_specs(text: str) -> Iterator[ArgSpec]:
     at, depth = 0, 0
     text = text.strip()
     while at < len(text):
@@ -137,22 +97,46 @@ def _pass_names(text: str) -> Iterator[str]:
                 depth += 1
                 at += 1
                 continue
+            options = ""
             if at < len(text) and text[at] == "{":
                 end = text.find("}", at)
                 if end < 0:
                     raise UnknownPass(f"unbalanced '{{' in the pipeline {text!r}")
-                at = end + 1
-            yield match.group()
+                options, at = text[at + 1 : end], end + 1
+            yield ArgSpec(match.group(), dict(map(_option, options.split())))
     if depth:
         raise UnknownPass(f"unbalanced '(' in the pipeline {text!r}")
 
 
+def _option(text: str) -> tuple[str, ParameterListType]:
+    """The key and the values of `key=a,b`."""
+    key, _, values = text.partition("=")
+    return key.replace("-", "_"), tuple(_parameter(v) for v in values.split(",") if v)
+
+
+def _parameter(text: str) -> ParameterType:
+    if text in ("true", "false"):
+        return text == "true"
+    return int(text) if re.fullmatch(r"[+-]?\d+", text) else text.strip("\"'")
+
+
+def make_pass(spec: ArgSpec) -> TorchPass:
+    """The pass of a pipeline's text. Options that it does not have are read over: upstream's pass may have them."""
+    cls = get_pass(spec.name)
+    fields = {field.name for field in dataclasses.fields(cls)}
+    try:
+        return cls.from_spec(ArgSpec(spec.name, {k: v for k, v in spec.parameters.items() if k in fields}))
+    except ValueError as error:
+        raise UnknownPass(f"{spec.name}: {error}") from error
+
+
 def run_pipeline(module: ModuleOp, pipeline: str, after: Callable[[str, ModuleOp], None] | None = None) -> ModuleOp:
     """Run the passes of a pipeline; `after(name, module)` is called behind each."""
-    for name in parse_pipeline(pipeline):
-        run = get_pass(name)
-        with reporting(name):
-            module = run(module)
+    passes = [(spec.name, make_pass(spec) if spec.name not in _NOTHING else None) for spec in parse_pipeline(pipeline)]
+    for name, made in passes:
+        if made is not None:
+            with reporting(name):
+                module = made.run(module)
         if after is not None:
             after(name, module)
     return module

@@ -10,9 +10,9 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Region
 
 from flambeau.api import Module, OutputType, paused_gc, stage
-from flambeau.frontends.nn import context
-from flambeau.frontends.nn.trace import trace_function
-from flambeau.frontends.nn.tracer import Tracer
+from flambeau.frontends.nn.core import context
+from flambeau.frontends.nn.core.program import trace_function
+from flambeau.frontends.nn.core.tracer import Tracer
 from flambeau.ir.module import Weights
 
 

@@ -35,7 +35,7 @@ def test_snapshot_is_that_of_the_installed_torch(installed: dict[str, Any]) -> N
     assert snapshot.torch_version == installed["torch"]
     assert snapshot.declarations == installed["ops"]
     assert snapshot.jit_only == set(installed["jit_only"])
-    assert snapshot.random == set(installed["random"])
+    assert snapshot.tags == {tag: set(names) for tag, names in installed["tags"].items()}
 
 
 @pytest.mark.peer
@@ -315,3 +315,27 @@ def test_an_op_that_upstream_lacks_becomes_an_operator() -> None:
 def test_unknown_ops_have_no_class() -> None:
     with pytest.raises(KeyError):
         op_class("aten.no_such_op")
+
+
+@pytest.mark.parametrize(
+    "name, form",
+    [
+        ("aten.add_.Tensor", "aten.add.Tensor"),
+        ("aten.zero_", "aten.zeros_like"),
+        ("aten.transpose_", "aten.transpose.int"),
+        ("aten.normal_", None),
+        ("aten.set_.source_Tensor_storage_offset", None),
+    ],
+)
+def test_the_value_form_of_an_op_in_place(name: str, form: str | None) -> None:
+    """By its name, or else by an overload with the same parameters."""
+    assert registry.value_form(name) == form
+
+
+def test_ops_that_change_how_a_tensor_looks_at_its_storage() -> None:
+    """PyTorch's tag, and what gives the same as another tensor; `set_` gives another storage."""
+    found = registry.inplace_views()
+    assert found["aten.squeeze_.dim"] == "aten.squeeze.dim"
+    assert found["aten.transpose_"] == "aten.transpose.int"
+    assert "aten.relu_" not in found
+    assert not any(name.startswith("aten.set_") for name in found)

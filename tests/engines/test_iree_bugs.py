@@ -13,8 +13,11 @@ import textwrap
 
 import numpy as np
 import pytest
+import torch
 
+import flambeau
 from flambeau.engines.errors import EngineError
+from flambeau.engines.iree import loop_starts, prepare, truth_reductions
 from flambeau.engines.iree.compiler import compile_mlir
 from flambeau.engines.iree.runtime import Program
 from flambeau.ir import dtypes
@@ -63,7 +66,9 @@ def test_the_data_tiling_that_the_profile_has_is_right():
 
 TO_BFLOAT16 = """
 import numpy as np
+import flambeau
 from flambeau.engines.errors import EngineError
+from flambeau.engines.iree import loop_starts, prepare
 from flambeau.engines.iree.compiler import compile_mlir
 from flambeau.engines.iree.runtime import Program
 from flambeau.ir import dtypes
@@ -360,3 +365,173 @@ func.func @main(%x: tensor<?xf16>, %y: tensor<?xf32>) -> tensor<?xf32> {
 @pytest.mark.xfail(raises=EngineError, reason="2**55 bytes on the stack (engines/iree/stablehlo_ops.py)")
 def test_parts_of_dynamic_size_that_are_computed():
     compile_mlir(COMPUTED_PARTS, profile="quick", use_cache=False)
+
+
+def run(text: bytes, args: list[np.ndarray], spec: TensorSpec) -> np.ndarray:
+    program = Program(compile_mlir(text, profile="quick", use_cache=False).vmfb, {}, "local-sync")
+    (result,) = program.call("main", args, [spec])
+    return np.asarray(result)
+
+
+SINE = b"""
+func.func @main(%x: tensor<1xf32>) -> tensor<1xf32> {
+  %0 = math.sin %x : tensor<1xf32>
+  return %0 : tensor<1xf32>
+}
+"""
+
+
+@pytest.mark.xfail(reason="digits are lost (engines/iree/functions.py)")
+@pytest.mark.parametrize("x", [1e6, -1e-12], ids=["great", "small"])
+def test_the_sine_of_an_angle(x: float):
+    angle = np.array([x], np.float32)
+    sine = run(SINE, [angle], TensorSpec((1,), dtypes.float32))
+    assert np.allclose(sine, np.sin(angle.astype(np.float64)), rtol=1e-6, atol=0)
+
+
+WIDE_ERF = b"""
+func.func @main(%x: tensor<1xf64>) -> tensor<1xf64> {
+  %0 = math.erf %x : tensor<1xf64>
+  return %0 : tensor<1xf64>
+}
+"""
+
+
+@pytest.mark.xfail(raises=EngineError, reason="there is none (engines/iree/functions.py)")
+def test_the_f64_error_function():
+    compile_mlir(WIDE_ERF, profile="quick", use_cache=False)
+
+
+SCATTER = b"""
+func.func @main(%x: tensor<SIZEx1xf32>, %at: tensor<SIZEx1xi32>, %y: tensor<SIZEx1xf32>) -> tensor<SIZEx1xf32> {
+  %0 = "stablehlo.scatter"(%x, %at, %y) <{scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [1],
+      inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>,
+      indices_are_sorted = false, unique_indices = false}> ({
+  ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+    %s = stablehlo.add %a, %b : tensor<f32>
+    stablehlo.return %s : tensor<f32>
+  }) : (tensor<SIZEx1xf32>, tensor<SIZEx1xi32>, tensor<SIZEx1xf32>) -> tensor<SIZEx1xf32>
+  return %0 : tensor<SIZEx1xf32>
+}
+"""
+
+
+@pytest.mark.xfail(reason="the buffer of the caller is written (engines/iree/scatters.py)")
+def test_a_scatter_into_an_argument():
+    memory, at = np.zeros(4 + 16, np.float32), np.array([[0], [2], [2], [1]], np.int32)
+    offset = -memory.ctypes.data // 4 % 16  # What is aligned is not copied.
+    x = memory[offset : offset + 4].reshape(4, 1)
+    program = Program(compile_mlir(SCATTER.replace(b"SIZE", b"4"), profile="quick").vmfb, {}, "local-sync")
+    program.call("main", [x, at, np.ones((4, 1), np.float32)], [TensorSpec((4, 1), dtypes.float32)])
+    assert not x.any()
+
+
+FOURIER = b"""
+func.func @main(%x: tensor<6xcomplex<f32>>) -> tensor<6xcomplex<f32>> {
+  %0 = stablehlo.fft %x, type = FFT, length = [6] : (tensor<6xcomplex<f32>>) -> tensor<6xcomplex<f32>>
+  return %0 : tensor<6xcomplex<f32>>
+}
+"""
+
+
+@pytest.mark.xfail(raises=EngineError, reason="powers of 2 only (engines/iree/whole_ops.py)")
+def test_a_fourier_transform_of_length_6():
+    compile_mlir(FOURIER, profile="quick", use_cache=False)
+
+
+DYNAMIC_WINDOW = b"""
+func.func @main(%x: tensor<?xf32>) -> tensor<?xf32> {
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>
+  %0 = "stablehlo.reduce_window"(%x, %zero) <{window_dimensions = array<i64: 2>, window_strides = array<i64: 1>}> ({
+  ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+    %s = stablehlo.add %a, %b : tensor<f32>
+    stablehlo.return %s : tensor<f32>
+  }) : (tensor<?xf32>, tensor<f32>) -> tensor<?xf32>
+  return %0 : tensor<?xf32>
+}
+"""
+
+DYNAMIC_AVERAGE = b"""
+func.func @main(%x: tensor<1x?x4x2xf32>) -> tensor<1x?x3x2xf32> {
+  %zero = "tosa.const"() <{values = dense<0.0> : tensor<1xf32>}> : () -> tensor<1xf32>
+  %0 = tosa.avg_pool2d %x, %zero, %zero {acc_type = f32, kernel = array<i64: 2, 2>, pad = array<i64: 0, 0, 0, 0>,
+      stride = array<i64: 1, 1>} : (tensor<1x?x4x2xf32>, tensor<1xf32>, tensor<1xf32>) -> tensor<1x?x3x2xf32>
+  return %0 : tensor<1x?x3x2xf32>
+}
+"""
+
+DYNAMIC_TILE = b"""
+func.func @main(%x: tensor<?x?x1xf32>) -> tensor<?x?x3xf32> {
+  %times = tosa.const_shape {values = dense<[1, 1, 3]> : tensor<3xindex>} : () -> !tosa.shape<3>
+  %0 = tosa.tile %x, %times : (tensor<?x?x1xf32>, !tosa.shape<3>) -> tensor<?x?x3xf32>
+  return %0 : tensor<?x?x3xf32>
+}
+"""
+
+DYNAMIC_GROUPS = b"""
+func.func @main(%x: tensor<?x4x5xf32>, %w: tensor<2x2x2xf32>) -> tensor<?x2x4xf32> {
+  %y = stablehlo.convolution(%x, %w) dim_numbers = [b, f, 0]x[o, i, 0]->[b, f, 0], window = {}
+      {batch_group_count = 1 : i64, feature_group_count = 2 : i64}
+      : (tensor<?x4x5xf32>, tensor<2x2x2xf32>) -> tensor<?x2x4xf32>
+  return %y : tensor<?x2x4xf32>
+}
+"""
+
+WIDE_GROUPS = b"""
+func.func @main(%x: tensor<1x4x5xf16>, %w: tensor<4x1x2xf16>) -> tensor<1x4x4xf32> {
+  %y = stablehlo.convolution(%x, %w) dim_numbers = [b, f, 0]x[o, i, 0]->[b, f, 0], window = {}
+      {batch_group_count = 1 : i64, feature_group_count = 4 : i64}
+      : (tensor<1x4x5xf16>, tensor<4x1x2xf16>) -> tensor<1x4x4xf32>
+  return %y : tensor<1x4x4xf32>
+}
+"""
+
+PADDED_COMPLEX = b"""
+func.func @main(%x: tensor<1x1x5xcomplex<f32>>, %w: tensor<1x1x2xcomplex<f32>>) -> tensor<1x1x6xcomplex<f32>> {
+  %y = stablehlo.convolution(%x, %w) dim_numbers = [b, f, 0]x[o, i, 0]->[b, f, 0], window = {pad = [[1, 1]]}
+      {batch_group_count = 1 : i64, feature_group_count = 1 : i64}
+      : (tensor<1x1x5xcomplex<f32>>, tensor<1x1x2xcomplex<f32>>) -> tensor<1x1x6xcomplex<f32>>
+  return %y : tensor<1x1x6xcomplex<f32>>
+}
+"""
+
+
+@pytest.mark.xfail(raises=EngineError, reason="not taken (engines/iree/stablehlo_ops.py and tosa_ops.py)")
+@pytest.mark.parametrize(
+    "text",
+    [DYNAMIC_WINDOW, DYNAMIC_AVERAGE, DYNAMIC_TILE, DYNAMIC_GROUPS, WIDE_GROUPS, PADDED_COMPLEX],
+    ids=["window", "average", "tile", "groups", "wide groups", "padded complex"],
+)
+def test_an_op_of_this_form(text: bytes):
+    compile_mlir(text, profile="quick", use_cache=False)
+
+
+class TwoScans(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return (x + 1).cumsum(0), (x * 2).cumsum(1)
+
+
+def without(monkeypatch: pytest.MonkeyPatch, left_out: object) -> None:
+    """Compile without one of the rewrites."""
+    monkeypatch.setattr(prepare, "REWRITES", tuple(r for r in prepare.REWRITES if r is not left_out))
+
+
+@pytest.mark.xfail(reason="the second starts with the first's tensor (engines/iree/loop_starts.py)")
+def test_two_loops_that_start_with_computed_tensors(monkeypatch: pytest.MonkeyPatch):
+    without(monkeypatch, loop_starts.REWRITE)
+    x, dynamic = torch.arange(108).reshape(3, 4, 9), dict.fromkeys(range(3), torch.export.Dim.AUTO)
+    module = flambeau.compile(TwoScans(), (x,), dynamic_shapes=(dynamic,))
+    for result, expected in zip(flambeau.load(module, profile="quick")(x), TwoScans()(x), strict=True):
+        assert torch.equal(result, expected)
+
+
+class Sampled(torch.nn.Module):
+    def forward(self, x: torch.Tensor, grid: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.grid_sample(x, grid, align_corners=False)
+
+
+@pytest.mark.xfail(raises=EngineError, reason="all of it on the stack (engines/iree/truth_reductions.py)")
+def test_a_truth_value_of_computed_positions(monkeypatch: pytest.MonkeyPatch):
+    without(monkeypatch, truth_reductions.REWRITE)
+    args = torch.randn(2, 3, 5, 5, 5), torch.randn(2, 9, 9, 9, 3)
+    flambeau.load(flambeau.compile(Sampled(), args, output_type="stablehlo"), profile="quick")

@@ -133,9 +133,12 @@ CASES: list[tuple[str, tuple[Any, ...]]] = [
     ("prims.igamma", (X + 1, X)), ("prims.igammac", (X + 1, X)),
     ("prims.as_strided_scatter", (X, ones(2), [2], [1], 3)), ("aten.embedding_renorm", (ones(4, 3), INDEX, 1.0, 2.0)),
     ("aten.resize_as", (X, ones(4, 6))), ("aten.searchsorted.Scalar", (ones(3), 1)),
-    ("aten.__interpolate", (IMAGE, 9)), ("aten.__interpolate", (IMAGE, None, 1.7)),
+    ("aten.row_stack", ([ones(3), ones(2, 3)],)), ("aten.__interpolate", (IMAGE, 9)),
+    ("aten.__interpolate", (IMAGE, None, 1.7)), ("aten.moveaxis.intlist", (IMAGE, [0, 1], [3, 0])),
     ("aten.__interpolate.scale_list", (IMAGE, None, [1.5, 2.0])), ("aten.__interpolate.size_list", (IMAGE, [3, 9])),
     ("aten.__interpolate.size_list_scale_list", (IMAGE, [3, 9])),
+    ("aten._upsample_bilinear2d_aa.vec", (IMAGE, None, False, [1.5, 2.0])),
+    ("aten._upsample_bicubic2d_aa.vec", (IMAGE, None, False, [1.5, 2.0])),
     ("aten._autocast_to_full_precision", (X, False, False)),
     ("aten._autocast_to_reduced_precision", (X, False, False, F16, F16)),
     ("aten._convolution", (IMAGE, WEIGHT, *CONVOLUTION, False, False, False, False)),
@@ -222,6 +225,8 @@ CASES: list[tuple[str, tuple[Any, ...]]] = [
 ]  # fmt: skip
 KEYWORDS: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("aten.div.Scalar_mode", (X, 2), {"rounding_mode": "floor"}),
+    ("aten.divide.Scalar_mode", (X, 2), {"rounding_mode": "floor"}),
+    ("aten.divide.Tensor_mode", (X, X), {"rounding_mode": "floor"}),
     ("aten.norm.ScalarOpt_dim_dtype", (X, 2, [1], False), {"dtype": F64}),
     ("aten.norm.ScalarOpt_dtype", (X, 2), {"dtype": F64}),
     ("aten.rand.generator", ([2, 3],), {"generator": None}),

@@ -6,7 +6,7 @@ import pytest
 
 from flambeau.diagnostics import CompileError
 from flambeau.dialects.context import parse_module
-from flambeau.passes.backend_contract import CONSTRAINTS, require_backend_contract
+from flambeau.passes.backend_contract import Constraint, require_backend_contract, violations
 
 BROKEN = {
     "C2": "func.func @f(%a: !torch.tensor<[2],f32>) { func.return }",
@@ -22,7 +22,7 @@ def test_a_broken_constraint_is_cited(constraint: str) -> None:
     """S69, S91: an unknown dtype or rank blocks the backend with a message."""
     with pytest.raises(CompileError) as caught:
         require_backend_contract(parse_module(BROKEN[constraint]))
-    assert f"{constraint}: {CONSTRAINTS[constraint]}" in str(caught.value)
+    assert f"{constraint}: {Constraint[constraint].value}" in str(caught.value)
 
 
 def test_what_satisfies_the_contract_passes() -> None:
@@ -35,3 +35,21 @@ def test_what_satisfies_the_contract_passes() -> None:
         """
     )
     assert require_backend_contract(module) is module
+
+
+def test_a_violation_says_what_breaks_which_constraint() -> None:
+    """The constraint, the op and the type are data: nobody has to read a message to know."""
+    module = parse_module(
+        """
+        func.func @f(%a: !torch.vtensor<[2],f32>) -> !torch.vtensor<[2],f32> {
+          %0 = torch.aten.relu %a : !torch.vtensor<[2],f32> -> !torch.vtensor<*,f32>
+          %1 = torch.tensor_static_info_cast %0 : !torch.vtensor<*,f32> to !torch.vtensor<[2],f32>
+          func.return %1 : !torch.vtensor<[2],f32>
+        }
+        """
+    )
+    (found,) = violations(module)
+    assert found.constraint is Constraint.C3
+    assert found.op.name == "torch.aten.relu"
+    assert found.type == found.op.results[0].type
+    assert found.diagnostic.reason == found.reason

@@ -162,7 +162,7 @@ def test_every_stage_gives_the_same_numbers_and_is_real_mlir() -> None:
     module = parse_module(MODEL)
     for stage in ("", *STAGES):
         if stage:
-            module = get_pass(stage)(module)
+            module = get_pass(stage)().run(module)
         module.verify()
         assert parses_in_torch_mlir(pretty_text(module)), stage
         program, model = Interpreter(module, {"w": weight}), Model(weight)
@@ -198,7 +198,7 @@ def test_upstream_takes_over_behind_any_stage() -> None:
     for done in range(6):
         module = parse_module(program)
         for stage in STAGES[:done]:
-            module = get_pass(stage)(module)
+            module = get_pass(stage)().run(module)
         finished = upstream(pretty_text(module), [*STAGES[done:6]])
         assert finished.count("func.func") == 1
         assert "func.func @forward(%arg0: !torch.vtensor<[?,2],f32>) -> !torch.tensor" in finished

@@ -6,6 +6,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +37,35 @@ def _split(context: click.Context, option: click.Parameter, values: Sequence[str
 
 def _file(**kwargs: Any) -> click.Path:
     return click.Path(dir_okay=False, path_type=Path, **kwargs)
+
+
+@dataclass(frozen=True)
+class Options:
+    """The options of the command; it says what each means."""
+
+    backend: str
+    suites: tuple[str, ...]
+    targets: tuple[str, ...]
+    dtypes: tuple[str, ...]
+    level: str | None
+    patterns: tuple[str, ...]
+    ids: tuple[str, ...]
+    failed: Path | None
+    files: tuple[Path, ...]
+    every: int
+    jobs: int
+    timeout: float
+    memory: float
+    out: Path
+    restart: bool
+    update_xfail: bool
+    html: Path | None
+    junit: Path | None
+    json_file: Path | None
+    compare: Path | None
+    matrix: Path | None
+    reports: tuple[Path, ...]
+    list_only: bool
 
 
 @click.command("cts")
@@ -71,91 +101,86 @@ def _file(**kwargs: Any) -> click.Path:
 @click.option("--matrix", type=_file(), help="Write what passes, op by target by dtype, as Markdown.")
 @click.option("--from", "reports", multiple=True, type=_file(exists=True), help="Run nothing: report on these results.")
 @click.option("--list", "list_only", is_flag=True, help="List the cases and stop.")
-def cts_command(
-    backend: str,
-    suites: tuple[str, ...],
-    targets: tuple[str, ...],
-    dtypes: tuple[str, ...],
-    level: str | None,
-    patterns: tuple[str, ...],
-    ids: tuple[str, ...],
-    failed: Path | None,
-    files: tuple[Path, ...],
-    every: int,
-    jobs: int,
-    timeout: float,
-    memory: float,
-    out: Path,
-    restart: bool,
-    update_xfail: bool,
-    html: Path | None,
-    junit: Path | None,
-    json_file: Path | None,
-    compare: Path | None,
-    matrix: Path | None,
-    reports: tuple[Path, ...],
-    list_only: bool,
-) -> None:
+def cts_command(**given: Any) -> None:
     """Try a backend with PyTorch's own op database, edge values, dynamic shapes and models.
 
     A run that is stopped goes on where it was when it is started again. Exit status: 0, or 1 if something fails that is
     not in the XFAIL set, something passes that is, or the level is not reached; 2 for a mistake in the call.
     """
+    options = Options(**given)
     try:
-        from flambeau.api import OutputType
         from flambeau.testing.report.comparison import compare_runs
         from flambeau.testing.results import Run
-        from flambeau.testing.runner import Plan, execute
-        from flambeau.testing.selection import dtype_named, find_cases, select, suite_and_dtype
-        from flambeau.testing.suites import SUITES
-        from flambeau.testing.workers import Limits, WorkerError
+        from flambeau.testing.selection import find_cases, select
+        from flambeau.testing.workers import WorkerError
     except ImportError as e:
         raise usage_error(f"the compatibility test suite needs `pip install flambeau[torch,iree]`: {e}") from None
     try:
-        if failed:
-            ids += _failed_in(Run.load(failed))
-        if ids and not suites:
-            suites, dtypes = (tuple({pair[k]: None for pair in map(suite_and_dtype, ids)}) for k in (0, 1))
-        elif not suites and not files:
-            suites = ("ops",)
-        plan = Plan(
-            backend,
-            tuple(SUITES) if "all" in suites else suites,
-            ALL_DTYPES if "all" in dtypes else tuple(map(dtype_named, dtypes)) or ("float32",),
-            tuple(OutputType.get(t).value for t in targets),
-            patterns,
-            ids,
-            ("core",) if level == "core" else (),
-            files,
-            every,
-            jobs,
-            Limits(timeout, int(memory * (1 << 30))),
-            out,
-            restart,
-        )
-        if list_only:
-            for case in select(find_cases(plan.suites, plan.dtypes, plan.files), patterns, ids, plan.tags)[::every]:
+        plan = _plan(options)
+        if options.list_only:
+            cases = select(find_cases(plan.suites, plan.dtypes, plan.files), plan.patterns, plan.ids, plan.tags)
+            for case in cases[:: options.every]:
                 click.echo(case.id)
             return
-        before = Run.load(compare) if compare else None
-        if reports:
-            run = _expected(backend, Run.merge([Run.load(path) for path in reports]))
-        else:
-            with _progress(plan) as progress:
-                run = execute(plan, progress)
+        before = Run.load(options.compare) if options.compare else None
+        run = _results(options, plan)
     except (ValueError, OSError, WorkerError) as e:
         raise usage_error(str(e)) from None
     except KeyboardInterrupt:
         _messages.print("stopped; the same command goes on from here")
         sys.exit(130)
-    if update_xfail:
-        run = _update_xfail(backend, run)
+    if options.update_xfail:
+        run = _update_xfail(options.backend, run)
     comparison = compare_runs(before, run) if before else None
-    _write(run, comparison, html, junit, json_file, matrix)
+    _write(run, comparison, options)
     _summary(run)
     if comparison is not None:
         _show_comparison(comparison)
-    sys.exit(0 if _judged(run, level, comparison) else 1)
+    sys.exit(0 if _judged(run, options.level, comparison) else 1)
+
+
+def _plan(options: Options) -> Plan:
+    """What the options ask for; cases by their ids bring their suites and dtypes with them."""
+    from flambeau.api import OutputType
+    from flambeau.testing.results import Run
+    from flambeau.testing.runner import Plan
+    from flambeau.testing.selection import dtype_named, suite_and_dtype
+    from flambeau.testing.suites import SUITES
+    from flambeau.testing.workers import Limits
+
+    ids, suites, dtypes = options.ids, options.suites, options.dtypes
+    if options.failed:
+        ids += _failed_in(Run.load(options.failed))
+    if ids and not suites:
+        suites, dtypes = (tuple({pair[k]: None for pair in map(suite_and_dtype, ids)}) for k in (0, 1))
+    elif not suites and not options.files:
+        suites = ("ops",)
+    return Plan(
+        options.backend,
+        tuple(SUITES) if "all" in suites else suites,
+        ALL_DTYPES if "all" in dtypes else tuple(map(dtype_named, dtypes)) or ("float32",),
+        tuple(OutputType.get(t).value for t in options.targets),
+        options.patterns,
+        ids,
+        ("core",) if options.level == "core" else (),
+        options.files,
+        options.every,
+        options.jobs,
+        Limits(options.timeout, int(options.memory * (1 << 30))),
+        options.out,
+        options.restart,
+    )
+
+
+def _results(options: Options, plan: Plan) -> Run:
+    """Run the plan, or take the results of the reports that were given."""
+    from flambeau.testing.results import Run
+    from flambeau.testing.runner import execute
+
+    if options.reports:
+        return _expected(options.backend, Run.merge([Run.load(path) for path in options.reports]))
+    with _progress(plan) as progress:
+        return execute(plan, progress)
 
 
 def _failed_in(run: Run) -> tuple[str, ...]:
@@ -269,28 +294,22 @@ def _show_comparison(found: Comparison) -> None:
         _console.print(f"{len(found.new)} results are new, {len(found.gone)} are gone")
 
 
-def _write(
-    run: Run,
-    comparison: Comparison | None,
-    html: Path | None,
-    junit: Path | None,
-    json_file: Path | None,
-    matrix: Path | None,
-) -> None:
-    if html:
+def _write(run: Run, comparison: Comparison | None, options: Options) -> None:
+    """Write the reports that were asked for."""
+    if options.html:
         from flambeau.testing.report.html import write_html
 
-        write_html(run, html, comparison)
-    if junit:
+        write_html(run, options.html, comparison)
+    if options.junit:
         from flambeau.testing.report.junit import write_junit
 
-        write_junit(run, junit)
-    if matrix:
+        write_junit(run, options.junit)
+    if options.matrix:
         from flambeau.testing.report.matrix import write_matrix
 
-        write_matrix(run, matrix)
-    if json_file:
-        run.save(json_file)
+        write_matrix(run, options.matrix)
+    if options.json_file:
+        run.save(options.json_file)
 
 
 def _judged(run: Run, level: str | None, comparison: Comparison | None) -> bool:

@@ -36,11 +36,11 @@ def opt_command(
     from flambeau.files import parse_text, read_text
     from flambeau.ir.printing import generic_text, pretty_text
     from flambeau.ir.verifying import verify
-    from flambeau.opt import PASSES, UnknownPass, parse_pipeline, run_pipeline
+    from flambeau.opt import PASSES, UnknownPass, get_pass, parse_pipeline, run_pipeline
 
     if list_passes:
-        for name, (_, description) in PASSES.items():
-            click.echo(f"{name:55} {description}")
+        for name in PASSES:
+            click.echo(f"{name:55} {(get_pass(name).__doc__ or '').partition(chr(10))[0]}")
         return
     try:
         parse_pipeline(pipeline)

@@ -85,7 +85,7 @@ def stub(check: bool) -> None:
 def _write_stub(check: bool = False) -> bool:
     """Write the stub if it is not current; gives whether it was."""
     import flambeau.ops
-    from flambeau.frontends.nn.stub import stub_text
+    from flambeau.frontends.nn.core.stub import stub_text
 
     path, text = Path(flambeau.ops.__file__).with_suffix(".pyi"), stub_text()
     is_current = path.exists() and path.read_text() == text

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, partial
 from importlib import import_module
 from typing import Any
 
@@ -52,7 +51,8 @@ DIALECTS = {
 """Dialects and where they are; one is imported when a program first uses it."""
 
 
-def _load(path: str) -> Dialect:
+def load_dialect(path: str) -> Dialect:
+    """Import the dialect at `module:name`."""
     module, name = path.split(":")
     found: Dialect = getattr(import_module(module), name)
     return found
@@ -97,15 +97,11 @@ def make_context() -> Context:
     """A context with every dialect that we use; none is imported before a program needs it."""
     context = Context()
     for name, path in DIALECTS.items():
-        context.register_dialect(name, _loader(path))
+        context.register_dialect(name, partial(load_dialect, path))
     context.register_dialect("arith", _arith)
     context.register_dialect("linalg", _linalg)
     context.load_dialect(_builtin())
     return context
-
-
-def _loader(path: str) -> Callable[[], Dialect]:
-    return lambda: _load(path)
 
 
 def parse_module(text: str, name: str = "<string>", context: Context | None = None) -> ModuleOp:

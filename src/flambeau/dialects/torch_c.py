@@ -39,7 +39,6 @@ class ToBuiltinTensorOp(TensorConversionOp):
     """A value tensor as a builtin tensor."""
 
     name = "torch_c.to_builtin_tensor"
-    overload = "to_builtin_tensor"
 
     def verify_(self) -> None:
         super().verify_()
@@ -50,7 +49,6 @@ class FromBuiltinTensorOp(TensorConversionOp):
     """A builtin tensor as a value tensor."""
 
     name = "torch_c.from_builtin_tensor"
-    overload = "from_builtin_tensor"
 
     def verify_(self) -> None:
         super().verify_()
@@ -75,7 +73,6 @@ class ToI1Op(ScalarConversionOp):
     """A Python bool as one bit."""
 
     name = "torch_c.to_i1"
-    overload = "to_i1"
     implied_operand_types = (BOOL,)
     implied_result_types = (i1,)
 
@@ -84,7 +81,6 @@ class FromI1Op(ScalarConversionOp):
     """One bit as a Python bool."""
 
     name = "torch_c.from_i1"
-    overload = "from_i1"
     implied_operand_types = (i1,)
     implied_result_types = (BOOL,)
 
@@ -93,7 +89,6 @@ class ToI64Op(ScalarConversionOp):
     """A Python int as 64 bits."""
 
     name = "torch_c.to_i64"
-    overload = "to_i64"
     implied_operand_types = (INT,)
     implied_result_types = (i64,)
 
@@ -102,7 +97,6 @@ class FromI64Op(ScalarConversionOp):
     """64 bits as a Python int."""
 
     name = "torch_c.from_i64"
-    overload = "from_i64"
     implied_operand_types = (i64,)
     implied_result_types = (INT,)
 
@@ -111,7 +105,6 @@ class ToF64Op(ScalarConversionOp):
     """A Python float as an f64."""
 
     name = "torch_c.to_f64"
-    overload = "to_f64"
     implied_operand_types = (FLOAT,)
     implied_result_types = (f64,)
 
@@ -120,7 +113,6 @@ class FromF64Op(ScalarConversionOp):
     """An f64 as a Python float."""
 
     name = "torch_c.from_f64"
-    overload = "from_f64"
     implied_operand_types = (f64,)
     implied_result_types = (FLOAT,)
 
@@ -129,7 +121,6 @@ class GeneratorToI64Op(ScalarConversionOp):
     """The state of a random number generator as 64 bits."""
 
     name = "torch_c.generator_to_i64"
-    overload = "generator_to_i64"
     implied_operand_types = (GENERATOR,)
     implied_result_types = (i64,)
 
@@ -138,7 +129,6 @@ class I64ToGeneratorOp(ScalarConversionOp):
     """A random number generator whose state is 64 bits."""
 
     name = "torch_c.i64_to_generator"
-    overload = "i64_to_generator"
     implied_operand_types = (i64,)
     implied_result_types = (GENERATOR,)
 
@@ -147,7 +137,6 @@ class GetNextSeedOp(TemplateOp):
     """The next seed of the program's own generator."""
 
     name = "torch_c.get_next_seed"
-    overload = "get_next_seed"
     traits = RANDOM_EFFECTS
     assembly = "{attrs} : () -> {R0}"
 

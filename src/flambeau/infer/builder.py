@@ -29,8 +29,8 @@ from flambeau.ir.conversion import RuleTable
 from flambeau.ir.dtypes import DType
 
 FAMILIES = (
-    "composed", "conv", "create", "fft", "index", "linear_algebra", "loss", "matmul", "normalization", "pad",
-    "pointwise", "pool", "quantized", "recurrent", "reduce", "scalars", "scatter", "view",
+    "aliases", "composed", "conv", "create", "fft", "index", "join", "linear_algebra", "loss", "matmul",
+    "normalization", "pad", "pointwise", "pool", "quantized", "recurrent", "reduce", "scalars", "scatter", "view",
 )  # fmt: skip
 
 

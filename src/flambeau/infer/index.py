@@ -149,6 +149,16 @@ def argsort(x: Meta, dim: int, descending: bool) -> Meta:
     return sort(x, dim, descending)[1]
 
 
+@infer_rule("aten.argsort.stable")
+def argsort_stable(x: Meta, stable: bool, dim: int, descending: bool) -> Meta:
+    return argsort(x, dim, descending)
+
+
+@infer_rule("aten.msort")
+def msort(x: Meta) -> Meta:
+    return x
+
+
 @infer_rule("aten.topk")
 def topk(x: Meta, k: Any, dim: int, *_: Any) -> tuple[Meta, Meta]:
     at = normal_dim(dim, x.rank)

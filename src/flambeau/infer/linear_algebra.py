@@ -8,7 +8,7 @@ from flambeau.infer.rules import Dim, Meta, broadcast_metas, infer_rule, promote
 from flambeau.ir import dtypes
 
 
-@infer_rule("aten.linalg_det", "aten.det")
+@infer_rule("aten.linalg_det")
 def det(x: Meta) -> Meta:
     return Meta(x.shape[:-2], x.dtype)
 
@@ -32,7 +32,7 @@ def qr(x: Meta, mode: str) -> tuple[Meta, Meta]:
     return q, Meta((*x.shape[:-2], inner, columns), x.dtype)
 
 
-@infer_rule("aten.linalg_inv", "aten.inverse")
+@infer_rule("aten.linalg_inv")
 def inverse(x: Meta) -> Meta:
     return x
 

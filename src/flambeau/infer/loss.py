@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from flambeau.infer.rules import Dim, InferenceError, Meta, broadcast_metas, infer_rule, promoted, promoted_float
+from flambeau.infer.rules import (
+    Dim,
+    InferenceError,
+    Meta,
+    broadcast,
+    broadcast_metas,
+    infer_rule,
+    promoted,
+    promoted_float,
+)
 from flambeau.ir.dtypes import DType
 
 NONE = 0
@@ -73,4 +82,4 @@ def backward(gradient: Meta, x: Meta, *_: Any) -> Meta:
 
 @infer_rule("aten.cosine_embedding_loss")
 def cosine_embedding_loss(x: Meta, y: Meta, target: Meta, margin: Any, reduction: int) -> Meta:
-    return _loss(target.shape, reduction, promoted_float(x, y))
+    return _loss(broadcast(target.shape, broadcast_metas(x, y)[:-1]), reduction, promoted_float(x, y))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from flambeau.infer.rules import Dim, InferenceError, Meta, broadcast, infer_rule, promoted
+from flambeau.infer.rules import Dim, InferenceError, Meta, broadcast, infer_rule, normal_dim, promoted
 from flambeau.ir import dtypes
 from flambeau.ir.dtypes import promote
 
@@ -25,7 +26,7 @@ def product_shape(x: Meta, y: Meta) -> tuple[int | None, ...]:
     return tuple(shape)
 
 
-@infer_rule("aten.matmul", "aten.mm", "aten.bmm", "aten.mv", "aten.dot", "aten.vdot", "aten.linalg_matmul")
+@infer_rule("aten.matmul", "aten.mm", "aten.bmm", "aten.mv", "aten.dot", "aten.vdot")
 def matmul(x: Meta, y: Meta) -> Meta:
     return Meta(product_shape(x, y), x.dtype)
 
@@ -72,30 +73,54 @@ def bilinear(x: Meta, y: Meta, weight: Meta, bias: Any) -> Meta:
     return Meta((*x.shape[:-1], weight.shape[0]), x.dtype)
 
 
+def einsum_labels(equation: str, ranks: Sequence[int]) -> tuple[list[str], str]:
+    """Read Einstein's notation: a label for each dim of each operand, and those of the result.
+
+    The dims that `...` stands for are aligned at the right; they have labels that no equation can contain.
+    """
+    left, arrow, output = equation.replace(" ", "").partition("->")
+    terms = left.split(",")
+    if len(terms) != len(ranks):
+        raise InferenceError(f"{equation!r} needs {len(terms)} tensors, got {len(ranks)}")
+    rests = [rank - len(term.replace("...", "")) for term, rank in zip(terms, ranks, strict=True)]
+    many = max((rest for term, rest in zip(terms, rests, strict=True) if "..." in term), default=0)
+    dots = "".join(chr(0x100 + i) for i in range(many))
+    inputs = [term.replace("...", dots[many - max(rest, 0) :], 1) for term, rest in zip(terms, rests, strict=True)]
+    for term, labels, rank in zip(terms, inputs, ranks, strict=True):
+        if len(labels) != rank or "." in labels:
+            raise InferenceError(f"{term!r} of {equation!r} does not fit a tensor of rank {rank}")
+    every = "".join(inputs)
+    if not arrow:
+        return inputs, dots + "".join(sorted(c for c in set(every) if every.count(c) == 1 and c not in dots))
+    output = output.replace("...", dots, 1)
+    if len(set(output)) != len(output) or not set(output) <= {*every, *dots}:
+        raise InferenceError(f"the result of {equation!r} names a label twice, or one that no operand has")
+    if not all(c.isalpha() for c in every):
+        raise InferenceError(f"{equation!r} has labels that are not letters")
+    return inputs, output
+
+
 @infer_rule("aten.einsum")
 def einsum(equation: str, tensors: list[Meta], path: Any) -> Meta:
-    """Each letter is a size; `...` stands for dims that broadcast."""
-    inputs, arrow, output = equation.replace(" ", "").partition("->")
-    terms = inputs.split(",")
-    if len(terms) != len(tensors):
-        raise InferenceError(f"{equation!r} needs {len(terms)} tensors, got {len(tensors)}")
+    inputs, output = einsum_labels(equation, [m.rank for m in tensors])
     lengths: dict[str, Dim] = {}
-    extra: tuple[Dim, ...] = ()
-    for term, m in zip(terms, tensors, strict=True):
-        before, dots, after = term.partition("...")
-        middle = m.rank - len(before) - len(after)
-        if middle < 0 or (middle and not dots):
-            raise InferenceError(f"{term!r} of {equation!r} does not fit a tensor of rank {m.rank}")
-        extra = broadcast(extra, m.shape[len(before) : len(before) + middle])
-        dims = (*m.shape[: len(before)], *m.shape[m.rank - len(after) :])
-        for letter, d in zip(before + after, dims, strict=True):
-            (lengths[letter],) = broadcast((lengths.get(letter, 1),), (d,))
-    if not arrow:
-        once = sorted(letter for letter in lengths if inputs.count(letter) == 1)
-        output = ("..." if "..." in inputs else "") + "".join(once)
-    before, dots, after = output.partition("...")
-    shape = (*(lengths[c] for c in before), *(extra if dots else ()), *(lengths[c] for c in after))
-    return Meta(shape, tensors[0].dtype)
+    for labels, m in zip(inputs, tensors, strict=True):
+        for label, d in zip(labels, m.shape, strict=True):
+            (lengths[label],) = broadcast((lengths.get(label, 1),), (d,))
+    return Meta(tuple(lengths[label] for label in output), promoted(*tensors))
+
+
+@infer_rule("aten.tensordot")
+def tensordot(x: Meta, y: Meta, left: list[int], right: list[int]) -> Meta:
+    if len(left) != len(right):
+        raise InferenceError(f"as many dims of both tensors are summed over, not {left} and {right}")
+    gone = [[normal_dim(d, m.rank) for d in dims] for m, dims in ((x, left), (y, right))]
+    for i, j in zip(*gone, strict=True):
+        broadcast((x.shape[i],), (y.shape[j],))
+    if any(len(set(dims)) != len(dims) for dims in gone):
+        raise InferenceError(f"{left} or {right} name a dim twice")
+    rest = [d for m, dims in ((x, gone[0]), (y, gone[1])) for i, d in enumerate(m.shape) if i not in dims]
+    return Meta(tuple(rest), x.dtype)
 
 
 @infer_rule("aten.scaled_dot_product_attention")

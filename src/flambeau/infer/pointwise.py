@@ -32,7 +32,7 @@ def _numbers(args: tuple[Any, ...]) -> list[Any]:
     "aten.fill.Tensor", "aten.negative", "aten.lift", "aten.lift_fresh", "aten.lift_fresh_copy", "aten.alias_copy",
     "aten.detach_copy", "aten._conj", "aten._conj_physical", "aten.conj_physical", "aten.resolve_conj",
     "aten.resolve_neg", "aten.alpha_dropout", "aten.feature_dropout", "aten.feature_alpha_dropout", "aten.rrelu",
-    "aten.rrelu_with_noise", "aten.prelu", "aten.copy", "aten.zero", "aten.fix", "aten.fliplr",
+    "aten.rrelu_with_noise", "aten.prelu", "aten.copy", "aten.zero", "aten.fliplr",
     "aten.flipud", "aten.renorm", "aten.cpu", "aten.cuda", "aten.bernoulli", "aten.bernoulli.Tensor",
     "aten.bernoulli.p", "aten.exponential", "aten.uniform", "aten.normal_functional", "aten.random",
     "aten.random.from", "valsem.aten.bernoulli.float", "prims.view_of", "prims.sqrt",
@@ -54,7 +54,7 @@ def masked(x: Meta, mask: Meta, *_: Any) -> Meta:
     return Meta(broadcast_metas(x, mask), x.dtype)
 
 
-@infer_rule("aten.abs", "aten.absolute", "aten.real", "aten.imag")
+@infer_rule("aten.abs", "aten.real", "aten.imag")
 def absolute(x: Meta) -> Meta:
     return Meta(x.shape, x.dtype.real)
 
@@ -64,8 +64,8 @@ def absolute(x: Meta) -> Meta:
     "aten.tan", "aten.asin", "aten.acos", "aten.atan", "aten.sinh", "aten.cosh", "aten.tanh", "aten.asinh",
     "aten.acosh", "aten.atanh", "aten.erf", "aten.erfc", "aten.sqrt", "aten.rsqrt", "aten.sigmoid", "aten.reciprocal",
     "aten.logit", "aten.sinc", "aten.deg2rad", "aten.rad2deg", "aten.erfinv", "aten.lgamma", "aten.digamma", "aten.i0",
-    "aten.special_expit", "aten.special_expm1", "aten.special_entr", "aten.special_ndtri", "aten.special_erfcx",
-    "aten.arctan", "aten.special_log_ndtr", "aten.special_i0e", "aten.special_i1", "aten.special_i1e", "aten.mvlgamma",
+    "aten.special_expit", "aten.special_entr", "aten.special_ndtri", "aten.special_erfcx",
+    "aten.special_log_ndtr", "aten.special_i0e", "aten.special_i1", "aten.special_i1e", "aten.mvlgamma",
     "aten.special_airy_ai", "aten.special_spherical_bessel_j0",
     *(f"aten.special_{kind}{order}" for order in (0, 1) for kind in (
         "bessel_j", "bessel_y", "modified_bessel_i", "modified_bessel_k", "scaled_modified_bessel_k",
@@ -92,7 +92,6 @@ def polygamma(n: Any, x: Meta) -> Meta:
 
 @infer_rule(
     "aten.add.Tensor", "aten.add.Scalar", "aten.sub.Tensor", "aten.sub.Scalar", "aten.rsub.Tensor", "aten.rsub.Scalar",
-    "aten.subtract.Tensor", "aten.subtract.Scalar",
 )  # fmt: skip
 def add(x: Meta, y: Any, alpha: Any) -> Meta:
     return Meta(broadcast_metas(x, y), promoted(x, y))
@@ -100,11 +99,11 @@ def add(x: Meta, y: Any, alpha: Any) -> Meta:
 
 @infer_rule(
     "aten.mul.Tensor", "aten.mul.Scalar", "aten.floor_divide", "aten.floor_divide.Scalar", "aten.remainder.Tensor",
-    "aten.remainder.Scalar", "aten.fmod.Tensor", "aten.fmod.Scalar", "aten.maximum", "aten.minimum", "aten.fmax",
-    "aten.fmin", "aten.pow.Tensor_Tensor", "aten.pow.Tensor_Scalar", "aten.pow.Scalar", "aten.bitwise_and.Tensor",
-    "aten.bitwise_and.Scalar", "aten.bitwise_or.Tensor", "aten.bitwise_or.Scalar", "aten.bitwise_xor.Tensor",
-    "aten.bitwise_xor.Scalar", "aten.hypot", "aten.gcd", "aten.lcm", "aten.heaviside", "aten.nextafter",
-    "aten.max.other", "aten.min.other", "aten.multiply.Tensor", "aten.multiply.Scalar",
+    "aten.remainder.Scalar", "aten.remainder.Scalar_Tensor", "aten.fmod.Tensor", "aten.fmod.Scalar", "aten.maximum",
+    "aten.minimum", "aten.fmax", "aten.fmin", "aten.pow.Tensor_Tensor", "aten.pow.Tensor_Scalar", "aten.pow.Scalar",
+    "aten.bitwise_and.Tensor", "aten.bitwise_and.Scalar", "aten.bitwise_or.Tensor", "aten.bitwise_or.Scalar",
+    "aten.bitwise_xor.Tensor", "aten.bitwise_xor.Scalar", "aten.hypot", "aten.gcd", "aten.lcm", "aten.heaviside",
+    "aten.nextafter", "aten.max.other", "aten.min.other",
     *(f"aten.__{op}__.{kind}" for op in ("and", "or", "xor", "lshift", "rshift") for kind in ("Tensor", "Scalar")),
     *(f"aten.bitwise_{d}_shift.{kind}" for d in ("left", "right") for kind in ("Tensor", "Tensor_Scalar")),
 )  # fmt: skip
@@ -113,10 +112,10 @@ def arithmetic(x: Any, y: Any) -> Meta:
 
 
 @infer_rule(
-    "aten.div.Tensor", "aten.div.Scalar", "aten.true_divide.Tensor", "aten.atan2", "aten.copysign.Tensor",
+    "aten.div.Tensor", "aten.div.Scalar", "aten.atan2", "aten.copysign.Tensor",
     "aten.copysign.Scalar", "aten.xlogy.Tensor", "aten.xlogy.Scalar_Other", "aten.xlogy.Scalar_Self",
-    "aten.true_divide.Scalar", "aten.divide.Tensor", "aten.divide.Scalar", "aten.logaddexp", "aten.logaddexp2",
-    "aten.special_xlog1py", "aten.special_zeta", "aten.igamma", "aten.igammac", "aten.ldexp.Tensor", "aten.arctan2",
+    "aten.logaddexp", "aten.logaddexp2",
+    "aten.special_xlog1py", "aten.special_zeta", "aten.igamma", "aten.igammac", "aten.ldexp.Tensor",
     "aten.special_gammainc", "aten.special_gammaincc",
     *(f"aten.special_{polynomial}{overload}" for overload in ("", ".n_scalar", ".x_scalar") for polynomial in (
         *(f"{shift}chebyshev_polynomial_{kind}" for shift in ("", "shifted_") for kind in "tuvw"),

@@ -99,7 +99,7 @@ def upsample_nearest_vec(x: Meta, output: Any, scales: Any) -> Meta:
 
 @infer_rule(
     "aten.upsample_linear1d.vec", "aten.upsample_bilinear2d.vec", "aten.upsample_bicubic2d.vec",
-    "aten.upsample_trilinear3d.vec",
+    "aten.upsample_trilinear3d.vec", "aten._upsample_bilinear2d_aa.vec", "aten._upsample_bicubic2d_aa.vec",
 )  # fmt: skip
 def upsample_linear_vec(x: Meta, output: Any, align_corners: bool, scales: Any) -> Meta:
     return resampled(x, output, scales)

@@ -53,6 +53,13 @@ def sum_dims(x: Meta, dims: Any, keepdim: bool, dtype: int | None) -> Meta:
     return Meta(reduced(x.shape, dims, keepdim), _sum_dtype(x, dtype))
 
 
+@infer_rule("aten.nanmean")
+def nanmean(x: Meta, dims: Any, keepdim: bool, dtype: int | None) -> Meta:
+    if not x.dtype.is_float:
+        raise InferenceError(f"nanmean of {x.dtype}")
+    return sum_dims(x, dims, keepdim, dtype)
+
+
 @infer_rule("prims.sum", "prims.prod")
 def prims_sum(x: Meta, dims: Any, dtype: int | None) -> Meta:
     return Meta(reduced(x.shape, dims, False), dtype_or(dtype, x.dtype))
@@ -60,6 +67,8 @@ def prims_sum(x: Meta, dims: Any, dtype: int | None) -> Meta:
 
 @infer_rule("aten.trace")
 def trace(x: Meta) -> Meta:
+    if x.rank != 2:
+        raise InferenceError(f"the trace is of a matrix, not of a tensor of rank {x.rank}")
     return total(x, None)
 
 
@@ -246,6 +255,13 @@ def frobenius_norm(x: Meta, dims: Any, keepdim: bool) -> Meta:
 @infer_rule("aten.dist")
 def dist(x: Meta, y: Meta, p: Any) -> Meta:
     return Meta((), promoted(x, y).real)
+
+
+@infer_rule("aten.linalg_vecdot")
+def vecdot(x: Meta, y: Meta, dim: int) -> Meta:
+    if x.rank == y.rank == 1:  # Of two vectors it is the dot product, whatever the dim.
+        return Meta((), x.dtype)
+    return Meta(reduced(broadcast_metas(x, y), dim, False), promoted(x, y))
 
 
 @infer_rule("aten.cosine_similarity")

@@ -1,8 +1,8 @@
-"""Shapes of views, joins and splits."""
+"""Shapes of views."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from flambeau.infer.promotion import COMPLEX_OF
@@ -16,7 +16,6 @@ from flambeau.infer.rules import (
     known,
     normal_dim,
     product,
-    promoted,
     replaced,
     size,
     sizes,
@@ -89,8 +88,8 @@ def view_as_complex(x: Meta) -> Meta:
     return Meta(x.shape[:-1], COMPLEX_OF[x.dtype])
 
 
-@infer_rule("aten.flatten.using_ints")
-def flatten(x: Meta, start: int, end: int) -> Meta:
+@infer_rule("aten.flatten.using_ints", "aten.ravel")
+def flatten(x: Meta, start: int = 0, end: int = -1) -> Meta:
     first, last = normal_dim(start, max(x.rank, 1)), normal_dim(end, max(x.rank, 1))
     if x.rank == 0:
         return Meta((1,), x.dtype)
@@ -159,7 +158,7 @@ def permute(x: Meta, dims: list[int]) -> Meta:
     return Meta(tuple(x.shape[normal_dim(d, x.rank)] for d in dims), x.dtype)
 
 
-@infer_rule("aten.movedim.int", "aten.moveaxis.int", "aten.movedim.intlist")
+@infer_rule("aten.movedim.int", "aten.movedim.intlist")
 def movedim(x: Meta, source: Any, destination: Any) -> Meta:
     listed = [v if isinstance(v, list) else [v] for v in (source, destination)]
     moved, places = ([normal_dim(d, x.rank) for d in v] for v in listed)
@@ -170,6 +169,8 @@ def movedim(x: Meta, source: Any, destination: Any) -> Meta:
 
 @infer_rule("aten.rot90")
 def rot90(x: Meta, times: int, dims: list[int]) -> Meta:
+    if x.rank < 2 or len(dims) != 2 or normal_dim(dims[0], x.rank) == normal_dim(dims[1], x.rank):
+        raise InferenceError(f"rot90 turns a plane of two dims, not {dims} of rank {x.rank}")
     return transpose(x, *dims) if times % 2 else x
 
 
@@ -218,7 +219,7 @@ def select(x: Meta, dim: int, index: Any) -> Meta:
     return Meta((*x.shape[:at], *x.shape[at + 1 :]), x.dtype)
 
 
-@infer_rule("aten.diagonal", "aten.diagonal_copy")
+@infer_rule("aten.diagonal", "aten.diagonal_copy", "aten.linalg_diagonal")
 def diagonal(x: Meta, offset: Any, first: int, second: int) -> Meta:
     i, j = normal_dim(first, x.rank), normal_dim(second, x.rank)
     if i == j:
@@ -243,6 +244,8 @@ def diag_embed(x: Meta, offset: int, first: int, second: int) -> Meta:
 
 @infer_rule("aten.diag")
 def diag(x: Meta, offset: int) -> Meta:
+    if x.rank not in (1, 2):
+        raise InferenceError(f"diag is of vectors and matrices, not of rank {x.rank}")
     return diag_embed(x, offset, 0, 1) if x.rank == 1 else diagonal(x, offset, 0, 1)
 
 
@@ -259,19 +262,19 @@ def unfold(x: Meta, dim: int, length: Any, step: Any) -> Meta:
 @infer_rule("aten.pixel_shuffle")
 def pixel_shuffle(x: Meta, factor: int) -> Meta:
     *outer, channels, height, width = x.shape
-    return Meta((*outer, _divided(channels, factor**2), product([height, factor]), product([width, factor])), x.dtype)
+    return Meta((*outer, divided(channels, factor**2), product([height, factor]), product([width, factor])), x.dtype)
 
 
 @infer_rule("aten.pixel_unshuffle")
 def pixel_unshuffle(x: Meta, factor: int) -> Meta:
     *outer, channels, height, width = x.shape
-    return Meta((*outer, product([channels, factor**2]), _divided(height, factor), _divided(width, factor)), x.dtype)
+    return Meta((*outer, product([channels, factor**2]), divided(height, factor), divided(width, factor)), x.dtype)
 
 
 @infer_rule("aten.glu")
 def glu(x: Meta, dim: int) -> Meta:
     at = normal_dim(dim, x.rank)
-    return Meta(replaced(x.shape, at, _divided(x.shape[at], 2)), x.dtype)
+    return Meta(replaced(x.shape, at, divided(x.shape[at], 2)), x.dtype)
 
 
 @infer_rule("aten.channel_shuffle")
@@ -279,7 +282,8 @@ def channel_shuffle(x: Meta, groups: Any) -> Meta:
     return x
 
 
-def _divided(length: Dim, parts: int) -> Dim:
+def divided(length: Dim, parts: int) -> Dim:
+    """A size as that of so many equal parts."""
     if length is not None and length % parts:
         raise InferenceError(f"{length} does not divide by {parts}")
     return None if length is None else length // parts
@@ -326,6 +330,20 @@ def atleast_2d(x: Meta) -> Meta:
     return Meta((1,) * (2 - x.rank) + x.shape, x.dtype)
 
 
+@infer_rule("aten.atleast_3d")
+def atleast_3d(x: Meta) -> Meta:
+    return x if x.rank >= 3 else Meta((*atleast_2d(x).shape, 1), x.dtype)
+
+
+def _of_each(name: str, rule: Callable[[Meta], Meta]) -> None:
+    infer_rule(name)(lambda tensors: [rule(m) for m in tensors])
+
+
+_of_each("aten.atleast_1d.Sequence", atleast_1d)
+_of_each("aten.atleast_2d.Sequence", atleast_2d)
+_of_each("aten.atleast_3d.Sequence", atleast_3d)
+
+
 @infer_rule("prims.collapse")
 def collapse(x: Meta, start: int, end: int) -> Meta:
     return flatten(x, start, end)
@@ -334,129 +352,3 @@ def collapse(x: Meta, start: int, end: int) -> Meta:
 @infer_rule("prims.split_dim")
 def split_dim(x: Meta, dim: int, outer: Any) -> Meta:
     return unflatten(x, dim, [outer, -1])
-
-
-# --- Joins ---
-
-
-@infer_rule("aten.cat", "aten.concat", "aten.concatenate")
-def cat(tensors: list[Meta], dim: int) -> Meta:
-    if not tensors:
-        raise InferenceError("nothing to concatenate")
-    rank = max(m.rank for m in tensors)
-    # Beside others, a tensor of shape (0,) counts for nothing whatever their rank is.
-    parts = [m for m in tensors if m.rank == rank and m.shape != (0,)] or tensors[:1]
-    at = normal_dim(dim, rank)
-    lengths = [m.shape[at] for m in parts]
-    total = None if None in lengths else sum(d for d in lengths if d is not None)
-    return Meta(replaced(_same_shapes([replaced(m.shape, at, 1) for m in parts]), at, total), promoted(*tensors))
-
-
-def _same_shapes(shapes: Sequence[tuple[Dim, ...]]) -> tuple[Dim, ...]:
-    """One shape out of several that must be equal: what any of them knows."""
-    result = []
-    for dims in zip(*shapes, strict=True):
-        found = {d for d in dims if d is not None}
-        if len(found) > 1:
-            raise InferenceError(f"shapes {list(shapes)} differ")
-        result.append(found.pop() if found else None)
-    return tuple(result)
-
-
-@infer_rule("aten.stack")
-def stack(tensors: list[Meta], dim: int) -> Meta:
-    if not tensors:
-        raise InferenceError("nothing to stack")
-    at = normal_dim(dim, tensors[0].rank + 1)
-    shape = _same_shapes([m.shape for m in tensors])
-    return Meta((*shape[:at], len(tensors), *shape[at:]), promoted(*tensors))
-
-
-@infer_rule("aten.hstack")
-def hstack(tensors: list[Meta]) -> Meta:
-    parts = [atleast_1d(m) for m in tensors]
-    return cat(parts, 0 if parts and parts[0].rank == 1 else 1)
-
-
-@infer_rule("aten.vstack")
-def vstack(tensors: list[Meta]) -> Meta:
-    return cat([atleast_2d(m) for m in tensors], 0)
-
-
-@infer_rule("aten.column_stack")
-def column_stack(tensors: list[Meta]) -> Meta:
-    return cat([m if m.rank > 1 else Meta((product(m.shape), 1), m.dtype) for m in tensors], 1)
-
-
-@infer_rule("aten.broadcast_tensors")
-def broadcast_tensors(tensors: list[Meta]) -> list[Meta]:
-    shape = broadcast(*(m.shape for m in tensors))
-    return [Meta(shape, m.dtype) for m in tensors]
-
-
-@infer_rule("aten.meshgrid")
-def meshgrid(tensors: list[Meta]) -> list[Meta]:
-    return meshgrid_indexing(tensors, "ij")
-
-
-@infer_rule("aten.meshgrid.indexing")
-def meshgrid_indexing(tensors: list[Meta], indexing: str) -> list[Meta]:
-    lengths = [product(m.shape) for m in tensors]
-    if indexing == "xy" and len(lengths) > 1:
-        lengths[:2] = lengths[1::-1]
-    return [Meta(tuple(lengths), m.dtype) for m in tensors]
-
-
-# --- Splits: a list is one result of list type ---
-
-
-def _parts(x: Meta, dim: int, lengths: Sequence[Any]) -> list[Meta]:
-    at = normal_dim(dim, x.rank)
-    return [Meta(replaced(x.shape, at, size(n)), x.dtype) for n in lengths]
-
-
-def _length(x: Meta, dim: int) -> int:
-    """The size of a dim that decides how many results there are."""
-    length = x.shape[normal_dim(dim, x.rank)] if x.rank else 1
-    if length is None:
-        raise InferenceError(f"how many parts there are depends on the size of dim {dim}, which is not known")
-    return length
-
-
-@infer_rule("aten.split.Tensor", "aten.split_copy.Tensor", "aten.unsafe_split.Tensor")
-def split(x: Meta, length: Any, dim: int) -> list[Meta]:
-    whole = _length(x, dim)
-    if not known(length):
-        raise InferenceError("how many parts there are depends on a size that is not known")
-    if length <= 0:
-        return _parts(x, dim, [whole])
-    return _parts(x, dim, [min(length, whole - start) for start in range(0, max(whole, 1), length)])
-
-
-@infer_rule("aten.chunk", "aten.unsafe_chunk")
-def chunk(x: Meta, count: int, dim: int) -> list[Meta]:
-    whole = _length(x, dim)
-    return _parts(x, dim, [0] * count) if whole == 0 else split(x, -(-whole // count), dim)
-
-
-@infer_rule(
-    "aten.split.sizes", "aten.split_with_sizes", "aten.split_with_sizes_copy", "aten.unsafe_split_with_sizes",
-)  # fmt: skip
-def split_sizes(x: Meta, lengths: list[Any], dim: int) -> list[Meta]:
-    return _parts(x, dim, lengths)
-
-
-@infer_rule("aten.tensor_split.sections")
-def tensor_split(x: Meta, count: int, dim: int) -> list[Meta]:
-    whole = x.shape[normal_dim(dim, x.rank)]
-    return _parts(x, dim, [None if whole is None else whole // count + (i < whole % count) for i in range(count)])
-
-
-@infer_rule("aten.tensor_split.indices")
-def tensor_split_indices(x: Meta, indices: list[Any], dim: int) -> list[Meta]:
-    return [slice_(x, dim, start, end, 1) for start, end in zip([0, *indices], [*indices, None], strict=True)]
-
-
-@infer_rule("aten.unbind.int", "aten.unbind_copy.int")
-def unbind(x: Meta, dim: int) -> list[Meta]:
-    return [Meta(replaced(x.shape, normal_dim(dim, x.rank)), x.dtype)] * _length(x, dim)

@@ -211,9 +211,6 @@ def from_numpy(dtype: np.dtype[Any]) -> DType | None:
     return next((d for d in DTYPES if d.numpy == dtype), None)
 
 
-_INT_ORDER = (uint8, int8, int16, int32, int64)
-
-
 @cache
 def promote(a: DType, b: DType) -> DType:
     """PyTorch's promotion of two dtypes of equal standing (both tensors with dims, or both scalars)."""

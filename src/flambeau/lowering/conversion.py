@@ -42,6 +42,7 @@ from flambeau.ir.conversion import Conversion, RuleTable
 from flambeau.ir.dtypes import BY_TORCH_TYPE, DType
 from flambeau.lowering.builder import INDEX, LoweringBuilder, RuleContext, Size, Tensor, static, tensor_type
 from flambeau.lowering.scalars import SCALAR_RULES, as_float
+from flambeau.passes.decompose import legalize
 
 INT64_MAX = (1 << 63) - 1
 
@@ -61,7 +62,8 @@ class Lowering(Conversion):
         self.ranges: dict[str, tuple[int, int]] = {}
 
     def convert_module(self, module: ModuleOp) -> ModuleOp:
-        """The lowered module; the given one is left alone."""
+        """The lowered module; the given one is left alone. What the rules do not take whole is decomposed first."""
+        module = legalize(module, self.rules)
         functions = [self.convert_function(op) for op in module.ops if isinstance(op, func.FuncOp)]
         self.finish()
         return ModuleOp(functions)

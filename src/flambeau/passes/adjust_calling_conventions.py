@@ -11,23 +11,10 @@ from xdsl.ir import Attribute, SSAValue
 
 from flambeau.diagnostics import CompileError, Diagnostic
 from flambeau.dialects.torch.emitter import TorchEmitter
-from flambeau.dialects.torch.ops import (
-    CopyToNonValueTensorOp,
-    CopyToValueTensorOp,
-    StaticInfoCastOp,
-    TupleConstructOp,
-    TupleUnpackOp,
-)
-from flambeau.dialects.torch.types import (
-    NONE,
-    NonValueTensorType,
-    TensorType,
-    TupleType,
-    VTensorType,
-    to_non_value,
-    to_value,
-)
-from flambeau.ir.builder import OpBuilder, erase
+from flambeau.dialects.torch.ops import TupleConstructOp, TupleUnpackOp
+from flambeau.dialects.torch.types import NONE, NonValueTensorType, TensorType, TupleType, VTensorType, may_be_the_same
+from flambeau.ir.builder import erase
+from flambeau.ir.module_pass import TorchPass
 from flambeau.passes.symbol_dce import callee_name, functions_of
 
 STAGE = "adjust calling conventions"
@@ -59,6 +46,13 @@ def adjust_calling_conventions(module: ModuleOp) -> ModuleOp:
     return module
 
 
+class AdjustCallingConventions(TorchPass):
+    """Turn type bounds into types, and tuples into results."""
+
+    name = "torch-adjust-calling-conventions"
+    run = staticmethod(adjust_calling_conventions)
+
+
 def flat_types(type_: Attribute) -> Iterator[Attribute]:
     """What a result of this type is at the border: the elements of tuples one by one, and None not at all."""
     if isinstance(type_, TupleType):
@@ -88,26 +82,7 @@ def _fits(type_: Attribute, bound: Attribute) -> bool:
         return False
     if isinstance(type_, VTensorType) and isinstance(bound, NonValueTensorType):
         return False
-    shapes_fit = (
-        type_.shape is None
-        or bound.shape is None
-        or (
-            len(type_.shape) == len(bound.shape)
-            and all(a is None or b is None or a == b for a, b in zip(type_.shape, bound.shape, strict=True))
-        )
-    )
-    return shapes_fit and (None in (type_.element_type, bound.element_type) or type_.element_type == bound.element_type)
-
-
-def _cast(builder: OpBuilder, value: SSAValue, type_: Attribute) -> SSAValue:
-    """A tensor as one of this type: as a value or a mutable one, with as much known as the type says."""
-    if isinstance(type_, VTensorType) and isinstance(value.type, NonValueTensorType):
-        value = builder.value(CopyToValueTensorOp, (value,), to_value(value.type))
-    is_copied = isinstance(type_, NonValueTensorType) and isinstance(value.type, VTensorType)
-    wanted = to_value(type_) if is_copied else type_
-    if value.type != wanted:
-        value = builder.value(StaticInfoCastOp, (value,), wanted)
-    return builder.value(CopyToNonValueTensorOp, (value,), to_non_value(value.type)) if is_copied else value
+    return may_be_the_same(type_, bound)
 
 
 def _adjust_function(function: func.FuncOp, border: _Border) -> None:
@@ -125,7 +100,7 @@ def _adjust_function(function: func.FuncOp, border: _Border) -> None:
     entry = function.body.first_block
     if entry is None:
         return
-    builder = OpBuilder(entry)
+    builder = TorchEmitter(entry)
     builder.before, builder.location = entry.first_op, function.location
     for argument, old, new in zip(entry.args, border.inputs, inputs, strict=True):
         if old != new:
@@ -134,7 +109,7 @@ def _adjust_function(function: func.FuncOp, border: _Border) -> None:
             replacement = entry.insert_arg(new, argument.index, argument.location)
             replacement.name_hint = argument.name_hint
             if uses:
-                argument.replace_all_uses_with(_cast(builder, replacement, old))
+                argument.replace_all_uses_with(builder.cast(replacement, old))
             entry.erase_arg(argument)
     if outputs == border.outputs:
         return
@@ -145,12 +120,12 @@ def _adjust_function(function: func.FuncOp, border: _Border) -> None:
 
 def _flatten_return(op: func.ReturnOp) -> None:
     assert op.parent is not None
-    builder = OpBuilder(op.parent)
+    builder = TorchEmitter(op.parent)
     builder.before, builder.location = op, op.location
     op.operands = [leaf for operand in op.operands for leaf in _leaves(builder, operand)]
 
 
-def _leaves(builder: OpBuilder, value: SSAValue) -> Iterator[SSAValue]:
+def _leaves(builder: TorchEmitter, value: SSAValue) -> Iterator[SSAValue]:
     if isinstance(value.type, TupleType):
         owner = value.owner
         if isinstance(owner, TupleConstructOp) and tuple(owner.operand_types) == value.type.data:
@@ -171,7 +146,7 @@ def _adjust_call(op: func.CallOp, border: _Border) -> None:
     emitter = TorchEmitter(op.parent)
     emitter.before, emitter.location = op, op.location
     arguments = [
-        value if bound is None else _cast(emitter, value, bound)
+        value if bound is None else emitter.cast(value, bound)
         for value, bound in zip(op.operands, border.bounds, strict=True)
     ]
     call = func.CallOp(op.callee, arguments, outputs)

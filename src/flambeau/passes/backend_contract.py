@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import Enum
 
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Attribute, Operation
+from xdsl.ir import Attribute, Operation, SSAValue
 
 from flambeau.diagnostics import CompileError, Diagnostic, diagnostic_for
 from flambeau.dialects.torch.ops import TorchOp
@@ -19,63 +21,86 @@ from flambeau.dialects.torch.types import (
     TupleType,
     UnionType,
 )
-
-CONSTRAINTS = {
-    "C1": "a function has one block and ends in a return; branches and loops are torch.prim.If and torch.prim.Loop",
-    "C2": "tensors are values (!torch.vtensor): nothing is written in place",
-    "C3": "the rank of every tensor is static",
-    "C4": "the dtype of every tensor is known",
-    "C5": "there are no tuples, dictionaries, unions or module objects; lists are only operands of ops",
-    "C6": "all ops are torch ops, or the return of a function",
-}
-"""The numbered constraints, in words."""
+from flambeau.ir.module_pass import TorchPass
 
 
-def violations(module: ModuleOp) -> Iterator[Diagnostic]:
+class Constraint(Enum):
+    """The numbered constraints, in words."""
+
+    C1 = "a function has one block and ends in a return; branches and loops are torch.prim.If and torch.prim.Loop"
+    C2 = "tensors are values (!torch.vtensor): nothing is written in place"
+    C3 = "the rank of every tensor is static"
+    C4 = "the dtype of every tensor is known"
+    C5 = "there are no tuples, dictionaries, unions or module objects; lists are only operands of ops"
+    C6 = "all ops are torch ops, or the return of a function"
+
+
+@dataclass(frozen=True)
+class Violation:
+    """A place where a program breaks the contract."""
+
+    constraint: Constraint
+    op: Operation
+    """The op that breaks it; for an argument, the function."""
+    type: Attribute | None = None
+    """The type of the argument or result that breaks it, where it is one."""
+
+    @property
+    def reason(self) -> str:
+        """The constraint in words, with its number and the type that breaks it."""
+        here = f"; here is {self.type}" if self.type is not None else ""
+        return f"{self.constraint.name}: {self.constraint.value}{here}"
+
+    @property
+    def diagnostic(self) -> Diagnostic:
+        return diagnostic_for(self.op, "backend contract", self.reason)
+
+
+def violations(module: ModuleOp) -> Iterator[Violation]:
     """Every place where a module breaks the contract."""
     for function in module.ops:
         if not isinstance(function, func.FuncOp):
-            yield _broken(function, "C6")
-            continue
-        if len(function.body.blocks) != 1:
-            yield _broken(function, "C1")
-            continue
-        block = function.body.block
-        for argument in block.args:
-            yield from (_broken(function, c, str(argument.type)) for c in _of_type(argument.type, at_border=True))
-        for op in block.walk():
-            if isinstance(op, func.ReturnOp):
-                for operand in op.operands:
-                    yield from (_broken(op, c, str(operand.type)) for c in _of_type(operand.type, at_border=True))
-            elif not isinstance(op, TorchOp):
-                yield _broken(op, "C6")
-            else:
-                for result in op.results:
-                    yield from (_broken(op, c, str(result.type)) for c in _of_type(result.type, at_border=False))
+            yield Violation(Constraint.C6, function)
+        elif len(function.body.blocks) != 1:
+            yield Violation(Constraint.C1, function)
+        else:
+            yield from _of_values(function, function.body.block.args, at_border=True)
+            for op in function.body.block.walk():
+                if isinstance(op, func.ReturnOp):
+                    yield from _of_values(op, op.operands, at_border=True)
+                elif isinstance(op, TorchOp):
+                    yield from _of_values(op, op.results, at_border=False)
+                else:
+                    yield Violation(Constraint.C6, op)
 
 
-def _of_type(type_: Attribute, at_border: bool) -> Iterator[str]:
-    if isinstance(type_, TensorType):
-        if isinstance(type_, NonValueTensorType):
-            yield "C2"
-        if type_.shape is None:
-            yield "C3"
-        if type_.element_type is None:
-            yield "C4"
-    elif isinstance(type_, (TupleType, DictType, UnionType, NnModuleType)) or (
-        at_border and isinstance(type_, ListType)
-    ):
-        yield "C5"
-
-
-def _broken(op: Operation, constraint: str, detail: str = "") -> Diagnostic:
-    reason = f"{constraint}: {CONSTRAINTS[constraint]}" + (f"; here is {detail}" if detail else "")
-    return diagnostic_for(op, "backend contract", reason)
+def _of_values(op: Operation, values: Iterable[SSAValue], at_border: bool) -> Iterator[Violation]:
+    """What the types of an op's values break; lists may not cross the border of a function."""
+    for value in values:
+        type_ = value.type
+        if isinstance(type_, TensorType):
+            if isinstance(type_, NonValueTensorType):
+                yield Violation(Constraint.C2, op, type_)
+            if type_.shape is None:
+                yield Violation(Constraint.C3, op, type_)
+            if type_.element_type is None:
+                yield Violation(Constraint.C4, op, type_)
+        elif isinstance(type_, (TupleType, DictType, UnionType, NnModuleType)) or (
+            at_border and isinstance(type_, ListType)
+        ):
+            yield Violation(Constraint.C5, op, type_)
 
 
 def require_backend_contract(module: ModuleOp) -> ModuleOp:
     """The module itself; raises CompileError with every broken constraint."""
-    found = list(violations(module))
+    found = [violation.diagnostic for violation in violations(module)]
     if found:
         raise CompileError(found, summary="the program does not satisfy the backend contract")
     return module
+
+
+class VerifyBackendContract(TorchPass):
+    """Check that a lowering may take the program."""
+
+    name = "torch-verify-backend-contract"
+    run = staticmethod(require_backend_contract)

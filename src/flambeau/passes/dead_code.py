@@ -12,6 +12,7 @@ from xdsl.transforms.dead_code_elimination import would_be_trivially_dead
 
 from flambeau.dialects.torch.ops import BindSymbolicShapeOp, IfOp, LoopOp
 from flambeau.ir.builder import erase
+from flambeau.ir.module_pass import TorchPass
 
 
 def eliminate_dead_code(module: ModuleOp) -> ModuleOp:
@@ -21,6 +22,13 @@ def eliminate_dead_code(module: ModuleOp) -> ModuleOp:
             for block in function.body.blocks:
                 _clean(block)
     return module
+
+
+class DeadCodeElimination(TorchPass):
+    """Remove what nobody uses."""
+
+    name = "dce"
+    run = staticmethod(eliminate_dead_code)
 
 
 def _clean(block: Block) -> None:

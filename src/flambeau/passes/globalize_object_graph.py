@@ -34,6 +34,7 @@ from flambeau.dialects.torch.ops import (
 )
 from flambeau.dialects.torch.types import ContainerType, NnModuleType, is_subtype
 from flambeau.ir.builder import erase
+from flambeau.ir.module_pass import TorchPass
 from flambeau.passes.inline import callees_first, copy_arguments, copy_op
 from flambeau.passes.prepare_for_globalize_object_graph import STAGE, prepare_for_globalize_object_graph
 from flambeau.passes.symbol_dce import callee_name, functions_of, is_public, symbol_name
@@ -76,6 +77,13 @@ def globalize_object_graph(module: ModuleOp) -> ModuleOp:
     _raise(functions.problems, "functions use objects in ways that cannot be resolved before the program runs")
     _replace(module, graph, functions.made)
     return module
+
+
+class GlobalizeObjectGraph(TorchPass):
+    """Turn objects into global slots."""
+
+    name = "torch-globalize-object-graph"
+    run = staticmethod(globalize_object_graph)
 
 
 def _raise(problems: list[Diagnostic], summary: str) -> None:

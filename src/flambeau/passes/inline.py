@@ -12,6 +12,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from flambeau.diagnostics import CompileError, Diagnostic
 from flambeau.ir.builder import erase
 from flambeau.ir.locations import UNKNOWN
+from flambeau.ir.module_pass import TorchPass
 from flambeau.passes.symbol_dce import callee_name, functions_of, is_public, references
 
 STAGE = "inline"
@@ -42,6 +43,13 @@ def inline_calls(module: ModuleOp) -> ModuleOp:
         if not is_public(functions[name]):
             erase(functions[name])
     return module
+
+
+class Inline(TorchPass):
+    """Put functions where they are called."""
+
+    name = "inline"
+    run = staticmethod(inline_calls)
 
 
 def _calls(function: func.FuncOp) -> list[func.CallOp]:

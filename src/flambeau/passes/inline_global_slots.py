@@ -17,6 +17,7 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from flambeau.dialects.torch.base import is_mutable_object
 from flambeau.dialects.torch.control_flow import YieldOp
+from flambeau.dialects.torch.emitter import TorchEmitter
 from flambeau.dialects.torch.ops import (
     BindSymbolicShapeOp,
     CopyOp,
@@ -35,12 +36,12 @@ from flambeau.dialects.torch.ops import (
     TorchOp,
     TupleConstructOp,
     TupleUnpackOp,
-    create_op,
 )
 from flambeau.dialects.torch.schema import Argument, Schema
-from flambeau.dialects.torch.types import TensorType, is_subtype
-from flambeau.ir.builder import OpBuilder, erase
-from flambeau.passes.evaluate.tensors import updates_statistics
+from flambeau.dialects.torch.types import TensorType
+from flambeau.ir.builder import erase
+from flambeau.ir.module_pass import TorchPass
+from flambeau.passes.evaluate.view_ops import updates_statistics
 from flambeau.passes.inline import copy_op
 from flambeau.passes.symbol_dce import callee_name, drop_initial_values, find_initializer, functions_of, is_public
 
@@ -67,6 +68,13 @@ def inline_global_slots(module: ModuleOp) -> ModuleOp:
     for name in gone:
         erase(private[name])
     return module
+
+
+class InlineGlobalSlots(TorchPass):
+    """Replace slots that nobody writes by their initial values."""
+
+    name = "torch-inline-global-slots"
+    run = staticmethod(inline_global_slots)
 
 
 def _accesses(module: ModuleOp) -> list[GlobalSlotGetOp | GlobalSlotSetOp]:
@@ -104,7 +112,7 @@ def _inline(
             gets.setdefault(_entry(op), []).append(op)
     for entry, ops in gets.items():
         names = dict.fromkeys(op.slot_name for op in ops)
-        builder = OpBuilder(entry)
+        builder = TorchEmitter(entry)
         builder.before = entry.first_op
         copies: dict[SSAValue, SSAValue] = {}
         for initial in sorted(_slice([fixed[name] for name in names]), key=order.__getitem__):
@@ -114,7 +122,7 @@ def _inline(
             key = (get.slot_name, get.results[0].type)
             if key not in seen_as:
                 builder.location = get.location
-                seen_as[key] = _see_as(builder, copies[fixed[get.slot_name]], get.results[0].type)
+                seen_as[key] = builder.cast(copies[fixed[get.slot_name]], get.results[0].type)
             get.results[0].replace_all_uses_with(seen_as[key])
         for get in ops:
             erase(get)
@@ -140,22 +148,6 @@ def _slice(values: list[SSAValue]) -> set[Operation]:
             found.add(op)
             pending += op.operands
     return found
-
-
-def _see_as(builder: OpBuilder, value: SSAValue, type_: Attribute) -> SSAValue:
-    """The value with the type that the program sees it with."""
-    if value.type == type_:
-        return value
-    if isinstance(value.type, TensorType) and isinstance(type_, TensorType):
-        return builder.value(StaticInfoCastOp, (value,), type_)
-    if is_subtype(value.type, type_):
-        return builder.value(DerefineOp, (value,), type_)
-    op = create_op("prim.unchecked_cast", (value,), (type_,), builder.location)
-    builder.insert(op)
-    return op.results[0]
-
-
-# --- What may be written ---
 
 
 @dataclass
@@ -272,7 +264,7 @@ def _add_registry_op(op: TorchOp, schema: Schema, flow: _Flow) -> None:
     arguments = schema.arguments if known else (None,) * len(op.operands)
     containers: list[SSAValue] = []
     for operand, argument in zip(op.operands, arguments, strict=True):
-        if argument is not None and argument.alias is not None and argument.alias.is_write:
+        if argument is not None and argument.is_written:
             if argument.type.is_tensor:
                 flow.written.add(operand)
             else:

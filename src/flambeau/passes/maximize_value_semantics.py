@@ -8,9 +8,18 @@ from __future__ import annotations
 
 from xdsl.dialects.builtin import ModuleOp
 
-from flambeau.passes.evaluate.evaluator import Evaluator, Features
+from flambeau.ir.module_pass import TorchPass
+from flambeau.passes.evaluate.evaluator import evaluate
+from flambeau.passes.evaluate.state import Features
 
 
 def maximize_value_semantics(module: ModuleOp) -> ModuleOp:
     """Rewrite the module in place."""
-    return Evaluator("maximize value semantics", Features(containers=True, tensors=True)).run(module)
+    return evaluate(module, "maximize value semantics", Features(containers=True, tensors=True))
+
+
+class MaximizeValueSemantics(TorchPass):
+    """Turn mutable tensors into values."""
+
+    name = "torch-maximize-value-semantics"
+    run = staticmethod(maximize_value_semantics)

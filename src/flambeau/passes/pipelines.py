@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container
+from collections.abc import Collection, Container
+from dataclasses import dataclass
 
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
 
 from flambeau.dialects.torch.ops import ClassTypeOp, GlobalSlotOp, NnModuleOp
 from flambeau.dialects.torch.types import NonValueTensorType
+from flambeau.ir.module_pass import TorchPass
 from flambeau.passes.adjust_calling_conventions import adjust_calling_conventions
-from flambeau.passes.backend_contract import require_backend_contract, violations
+from flambeau.passes.backend_contract import Constraint, require_backend_contract, violations
 from flambeau.passes.dead_code import eliminate_dead_code
 from flambeau.passes.decompose import decompose, decompositions
-from flambeau.passes.evaluate.evaluator import EVERYTHING, Evaluator
+from flambeau.passes.evaluate.evaluator import evaluate
+from flambeau.passes.evaluate.state import EVERYTHING
 from flambeau.passes.inline import inline_calls
 from flambeau.passes.maximize_value_semantics import maximize_value_semantics
 from flambeau.passes.reduce_op_variants import reduce_op_variants
 from flambeau.passes.refine_public_return import refine_public_return
 from flambeau.passes.script import flatten, specialize
 from flambeau.passes.symbol_dce import eliminate_dead_symbols
-
-Pass = Callable[[ModuleOp], ModuleOp]
 
 
 def decomposed_ops() -> Container[str]:
@@ -45,13 +46,39 @@ def to_backend_contract(module: ModuleOp, keep: Collection[str] = ()) -> ModuleO
     """From what a frontend gives to what every lowering takes; rewrites the module. Ops in `keep` stay whole."""
     if any(isinstance(op, ClassTypeOp | NnModuleOp | GlobalSlotOp) for op in module.ops):
         specialize(flatten(module))
-    broken = {d.reason[:2] for d in violations(module)}
-    if broken == {"C2"}:
+    broken = {violation.constraint for violation in violations(module)}
+    if broken == {Constraint.C2}:
         maximize_value_semantics(reduce_op_variants(module))
     elif broken:
         inline_calls(module)
         eliminate_dead_symbols(module)
         reduce_op_variants(adjust_calling_conventions(module))
-        Evaluator("specialize", EVERYTHING).run(module)
+        evaluate(module, "specialize", EVERYTHING)
         refine_public_return(module)
     return require_backend_contract(eliminate_dead_code(decompose(module, keep)))
+
+
+@dataclass(frozen=True)
+class DecomposeComplexOps(TorchPass):
+    """Apply our decompositions."""
+
+    name = "torch-decompose-complex-ops"
+
+    legal_ops: tuple[str, ...] = ()
+    """Ops that stay whole."""
+
+    def run(self, module: ModuleOp) -> ModuleOp:
+        return decompose(module, self.legal_ops)
+
+
+@dataclass(frozen=True)
+class LowerToBackendContract(TorchPass):
+    """Take the torch dialect to the backend contract."""
+
+    name = "torch-lower-to-backend-contract"
+
+    backend_legal_ops: tuple[str, ...] = ()
+    """Ops that stay whole."""
+
+    def run(self, module: ModuleOp) -> ModuleOp:
+        return to_backend_contract(module, self.backend_legal_ops)

@@ -6,12 +6,13 @@ from collections.abc import Mapping
 
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import SSAValue
 
 from flambeau.diagnostics import CompileError, Diagnostic, Unsupported, diagnostic_for
-from flambeau.dialects.torch.ops import CallMethodOp, ClassTypeOp, DerefineOp, StaticInfoCastOp
-from flambeau.dialects.torch.types import NnModuleType, TensorType, is_subtype
-from flambeau.ir.builder import OpBuilder, erase
+from flambeau.dialects.torch.emitter import TorchEmitter
+from flambeau.dialects.torch.ops import CallMethodOp, ClassTypeOp
+from flambeau.dialects.torch.types import NnModuleType, is_subtype
+from flambeau.ir.builder import erase
+from flambeau.ir.module_pass import TorchPass
 from flambeau.passes.symbol_dce import functions_of, is_public, references
 
 STAGE = "globalize object graph"
@@ -36,6 +37,13 @@ def prepare_for_globalize_object_graph(module: ModuleOp) -> ModuleOp:
         raise CompileError(problems, summary="method calls that cannot be resolved")
     _drop_unused(module, functions)
     return module
+
+
+class PrepareForGlobalizeObjectGraph(TorchPass):
+    """Turn method calls into function calls."""
+
+    name = "torch-prepare-for-globalize-object-graph"
+    run = staticmethod(prepare_for_globalize_object_graph)
 
 
 def methods_of(module: ModuleOp) -> Methods:
@@ -66,13 +74,13 @@ def _call_function(op: CallMethodOp, methods: Methods, functions: Mapping[str, f
     if wanted.outputs.data != tuple(op.result_types):
         raise Unsupported(f"the method '{op.member}' gives ({', '.join(map(str, wanted.outputs.data))})")
     assert op.parent is not None
-    builder = OpBuilder(op.parent)
+    builder = TorchEmitter(op.parent)
     builder.before, builder.location = op, op.location
     arguments = []
     for value, input_type in zip(op.operands, wanted.inputs.data, strict=True):
         if value.type != input_type and not is_subtype(value.type, input_type):
             raise Unsupported(f"the method '{op.member}' takes a {input_type}, got {value.type}")
-        arguments.append(_widen(builder, value, input_type))
+        arguments.append(builder.cast(value, input_type))
     call = func.CallOp(name, arguments, op.result_types)
     call.location = op.location
     builder.insert(call)
@@ -80,13 +88,6 @@ def _call_function(op: CallMethodOp, methods: Methods, functions: Mapping[str, f
         new.name_hint = old.name_hint
         old.replace_all_uses_with(new)
     erase(op)
-
-
-def _widen(builder: OpBuilder, value: SSAValue, type_: object) -> SSAValue:
-    if value.type == type_:
-        return value
-    cast = StaticInfoCastOp if isinstance(type_, TensorType) else DerefineOp
-    return builder.value(cast, (value,), type_)  # type: ignore[arg-type]
 
 
 def _drop_unused(module: ModuleOp, functions: Mapping[str, func.FuncOp]) -> None:

@@ -11,12 +11,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from flambeau.diagnostics import CompileError, Diagnostic, Unsupported, diagnostic_for
 from flambeau.dialects.torch import registry
 from flambeau.dialects.torch.emitter import TorchEmitter
-from flambeau.dialects.torch.ops import (
-    CopyToNonValueTensorOp,
-    CopyToValueTensorOp,
-    OverwriteTensorContentsOp,
-    TorchOp,
-)
+from flambeau.dialects.torch.ops import CopyToNonValueTensorOp, CopyToValueTensorOp, OverwriteTensorContentsOp, TorchOp
 from flambeau.dialects.torch.types import (
     DictType,
     ListType,
@@ -30,10 +25,8 @@ from flambeau.infer.builder import meta_of, python_value, rules
 from flambeau.infer.promotion import refuse_lossy_write
 from flambeau.infer.rules import InferenceError
 from flambeau.ir.builder import erase
-from flambeau.passes.evaluate.tensors import METADATA_WRITES, updates_statistics
-
-# In-place ops whose value form is not their name without the underscore.
-_RENAMED = {"aten.zero_": "aten.zeros_like"}
+from flambeau.ir.module_pass import TorchPass
+from flambeau.passes.evaluate.view_ops import metadata_writes, updates_statistics
 
 # Ops whose value forms compute in a wider dtype if they are not told which, and those in place in that of the tensor.
 _IN_OWN_DTYPE = frozenset({"aten.cumsum", "aten.cumprod"})
@@ -41,7 +34,6 @@ _IN_OWN_DTYPE = frozenset({"aten.cumsum", "aten.cumprod"})
 # Ops on tensor objects rather than on what they hold.
 _ON_OBJECTS = frozenset(
     {
-        *METADATA_WRITES,
         "aten.__is__",
         "aten.__isnot__",
         "prim.TupleIndex",
@@ -69,6 +61,13 @@ def reduce_op_variants(module: ModuleOp) -> ModuleOp:
     return module
 
 
+class ReduceOpVariants(TorchPass):
+    """Turn in-place ops into their value form."""
+
+    name = "torch-reduce-op-variants"
+    run = staticmethod(reduce_op_variants)
+
+
 def _touches_tensors(op: Operation) -> bool:
     return any(isinstance(v.type, NonValueTensorType) for v in (*op.operands, *op.results))
 
@@ -76,32 +75,24 @@ def _touches_tensors(op: Operation) -> bool:
 def _writes_a_container(op: TorchOp) -> bool:
     """Whether what an op writes are lists or dictionaries."""
     assert op.schema is not None
-    written = [
-        v.type
-        for v, a in zip(op.operands, op.schema.arguments, strict=False)
-        if a.alias is not None and a.alias.is_write
-    ]
+    written = [v.type for v, a in zip(op.operands, op.schema.arguments, strict=False) if a.is_written]
     return bool(written) and all(isinstance(t, ListType | DictType) for t in written)
-
-
-def value_form(name: str) -> str | None:
-    """`aten.add.Tensor` for `aten.add_.Tensor`; None if PyTorch has no such op."""
-    if name in _RENAMED:
-        return _RENAMED[name]
-    namespace, base, *overload = name.split(".", 2)
-    candidate = ".".join([namespace, base[:-1], *overload])
-    return candidate if registry.schema(candidate) is not None else None
 
 
 def _reduce(op: TorchOp, emitter: TorchEmitter, problems: list[Diagnostic]) -> None:
     schema = op.schema
     assert schema is not None
     emitter.before, emitter.location = op, op.location
-    if schema.name in _ON_OBJECTS or _writes_a_container(op) or updates_statistics(op):
+    if (
+        schema.name in _ON_OBJECTS
+        or schema.name in metadata_writes()
+        or _writes_a_container(op)
+        or updates_statistics(op)
+    ):
         # Value semantics needs to see these as they are.
         return
     if schema.is_inplace_variant:
-        name = value_form(schema.name)
+        name = registry.value_form(schema.name)
         if name is None:
             problems.append(diagnostic_for(op, "reduce op variants", "this in-place op has no value form in PyTorch"))
             return

@@ -10,6 +10,7 @@ from flambeau.diagnostics import CompileError, Diagnostic
 from flambeau.dialects.torch.ops import CopyToNonValueTensorOp, CopyToValueTensorOp, StaticInfoCastOp
 from flambeau.dialects.torch.types import NonValueTensorType, TensorType, is_subtype, to_value
 from flambeau.ir.builder import OpBuilder
+from flambeau.ir.module_pass import TorchPass
 from flambeau.passes.inline_global_slots import written_values
 from flambeau.passes.symbol_dce import callee_name, functions_of, is_public
 
@@ -43,6 +44,13 @@ def refine_public_return(module: ModuleOp) -> ModuleOp:
     if problems:
         raise CompileError(problems, summary="public functions are called inside the program")
     return module
+
+
+class RefinePublicReturn(TorchPass):
+    """Let public functions return values of known type."""
+
+    name = "torch-refine-public-return"
+    run = staticmethod(refine_public_return)
 
 
 def _refine(op: func.ReturnOp, written: set[SSAValue]) -> bool:

@@ -12,7 +12,9 @@ from xdsl.ir import Block, Region
 
 from flambeau.dialects.torch.ops import ClassTypeOp, GlobalSlotOp, NnModuleOp
 from flambeau.ir.builder import erase
-from flambeau.passes.evaluate.evaluator import Evaluator, Features
+from flambeau.ir.module_pass import TorchPass
+from flambeau.passes.evaluate.evaluator import evaluate
+from flambeau.passes.evaluate.state import Features
 
 
 def refine_types(module: ModuleOp) -> ModuleOp:
@@ -20,7 +22,14 @@ def refine_types(module: ModuleOp) -> ModuleOp:
     if module.body.blocks and module.body.block.first_op is not None:
         if not any(isinstance(op, func.FuncOp | ClassTypeOp | NnModuleOp | GlobalSlotOp) for op in module.ops):
             return _refine_loose_ops(module)
-    return Evaluator("refine types", Features(infer=True)).run(module)
+    return evaluate(module, "refine types", Features(infer=True))
+
+
+class RefineTypes(TorchPass):
+    """Refine shapes and dtypes through the program."""
+
+    name = "torch-refine-types"
+    run = staticmethod(refine_types)
 
 
 def _refine_loose_ops(module: ModuleOp) -> ModuleOp:
@@ -30,7 +39,7 @@ def _refine_loose_ops(module: ModuleOp) -> ModuleOp:
     body.add_op(func.ReturnOp())
     function = func.FuncOp("loose", FunctionType.from_lists([], []), Region(body))
     module.body.block.add_op(function)
-    Evaluator("refine types", Features(infer=True)).run(module)
+    evaluate(module, "refine types", Features(infer=True))
     body = function.body.block
     assert body.last_op is not None
     erase(body.last_op)

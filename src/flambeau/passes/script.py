@@ -34,7 +34,10 @@ from flambeau.dialects.torch.types import (
     intern,
 )
 from flambeau.ir.module import Fixed
-from flambeau.passes.evaluate.evaluator import EVERYTHING, Border, Evaluator, Oracle
+from flambeau.passes.evaluate.evaluator import Border, evaluate_function
+from flambeau.passes.evaluate.operands import materialize
+from flambeau.passes.evaluate.state import EVERYTHING, Evaluation, Oracle
+from flambeau.passes.evaluate.storages import look, read, wrapped
 from flambeau.passes.evaluate.values import Cell, Dict, Known, List, Tuple, View
 from flambeau.passes.globalize_object_graph import globalize_object_graph
 from flambeau.passes.inline import inline_calls
@@ -88,7 +91,7 @@ class ScriptBorder(Border):
     state: dict[str, List] = field(default_factory=dict)
     """The written slots, while the function is evaluated."""
 
-    def arguments(self, e: Evaluator, old: Block) -> None:
+    def arguments(self, e: Evaluation, old: Block) -> None:
         bounds = [*self.bounds, *[None] * (len(old.args) - len(self.bounds))]
         names = [a.name_hint or f"arg{i}" for i, a in enumerate(old.args)]
         for argument, bound, name in zip(old.args, bounds, names, strict=True):
@@ -100,7 +103,7 @@ class ScriptBorder(Border):
             self.state[name] = List((self.tensor(e, new),), e.depth)
         e.slots = self.state
 
-    def argument(self, e: Evaluator, bound: Any, declared: Attribute, name: str) -> Any:
+    def argument(self, e: Evaluation, bound: Any, declared: Attribute, name: str) -> Any:
         """The value of an argument, with the flat arguments that it needs."""
         if isinstance(declared, OptionalType):
             declared = declared.element_type
@@ -135,14 +138,14 @@ class ScriptBorder(Border):
             "Pass tensors, numbers, None, and lists, tuples or dictionaries of them.",
         )
 
-    def add(self, e: Evaluator, leaf: Leaf) -> SSAValue:
+    def add(self, e: Evaluation, leaf: Leaf) -> SSAValue:
         new = e.entry.insert_arg(leaf.type, len(e.entry.args))
         new.name_hint = leaf.name if leaf.name.isidentifier() else None
         self.leaves.append(leaf)
         return new
 
-    def tensor(self, e: Evaluator, value: SSAValue) -> View:
-        view = e.wrapped(value, intern(NonValueTensorType, value.type.data))  # type: ignore[attr-defined]
+    def tensor(self, e: Evaluation, value: SSAValue) -> View:
+        view = wrapped(e, value, intern(NonValueTensorType, value.type.data))  # type: ignore[attr-defined]
         assert isinstance(view, View)
         self.views.append((len(self.leaves) - 1, view, value))
         return view
@@ -151,7 +154,7 @@ class ScriptBorder(Border):
         self.cells.append((cell, cell.content))
         return cell
 
-    def results(self, e: Evaluator, op: func.ReturnOp) -> Sequence[SSAValue]:
+    def results(self, e: Evaluation, op: func.ReturnOp) -> Sequence[SSAValue]:
         flat: list[SSAValue] = []
         values = [e.values[o] for o in op.operands]
         structures = [self.taken(e, v, flat) for v in values]
@@ -166,18 +169,18 @@ class ScriptBorder(Border):
                 raise Unsupported(
                     f"the program changes the shape of {leaf.name!r} in place, which the caller would see"
                 )
-            e.look(view.storage)
+            look(view.storage)
             if leaf.state is not None:
                 (now,) = self.state[leaf.name].content
             if not isinstance(now, View):
                 raise Unsupported(f"the program sets {leaf.name!r} to something that is not a tensor")
             if now is not view or view.storage.content is not before:
-                flat.append(e.cast(e.read(now), leaf.type))
+                flat.append(e.t.cast(read(e, now), leaf.type))
                 self.mutations.append((len(flat) - 1, index))
         constants = self.drop_unwritten(e)
         return [constants.get(v, v) for v in flat]
 
-    def drop_unwritten(self, e: Evaluator) -> dict[SSAValue, SSAValue]:
+    def drop_unwritten(self, e: Evaluation) -> dict[SSAValue, SSAValue]:
         """State that no path writes is no argument, but a constant: gives the constants for the arguments."""
         constants: dict[SSAValue, SSAValue] = {}
         written = {argument for _, argument in self.mutations}
@@ -198,7 +201,7 @@ class ScriptBorder(Border):
         self.mutations = [(result, moved[argument]) for result, argument in self.mutations]
         return constants
 
-    def taken(self, e: Evaluator, value: Any, flat: list[SSAValue]) -> Any:
+    def taken(self, e: Evaluation, value: Any, flat: list[SSAValue]) -> Any:
         """A returned value as Python containers of `Result`."""
         match value:
             case Known(constant):
@@ -206,12 +209,12 @@ class ScriptBorder(Border):
             case Tuple(items):
                 return tuple(self.taken(e, v, flat) for v in items)
             case List():
-                e.look(value)
+                look(value)
                 return [self.taken(e, v, flat) for v in value.content]
             case Dict():
-                e.look(value)
+                look(value)
                 return {k.value: self.taken(e, v, flat) for k, v in value.content}
-        result = e.materialize(value)
+        result = materialize(e, value)
         if isinstance(result.type, OptionalType):
             raise Unsupported("whether this is None is known only at run time, so it cannot be returned")
         flat.append(result)
@@ -252,14 +255,12 @@ def specialize(
         name = function.sym_name.data
         given = bounds[name] if bounds is not None and name in bounds else list(_bounds(function))
         border = ScriptBorder(bounds=given, slots={n: v for n, v in slots.items() if n in used})
-        evaluator = Evaluator("specialize", EVERYTHING, border, oracle)
         try:
-            evaluator.run_function(function)
+            problems = evaluate_function(function, "specialize", EVERYTHING, border, oracle)
         except Unsupported as e:
             raise CompileError([diagnostic_for(function, "specialize", e.reason, e.hint)]) from e
-        if evaluator.problems:
-            problems = list(evaluator.problems.values())
-            raise CompileError(problems, summary=f"cannot specialize @{name}")
+        if problems:
+            raise CompileError(list(problems.values()), summary=f"cannot specialize @{name}")
         function.arg_attrs = None
         borders[name] = border
     for op in list(module.ops):

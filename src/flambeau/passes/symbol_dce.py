@@ -17,6 +17,7 @@ from flambeau.dialects.torch.ops import (
 )
 from flambeau.dialects.torch.types import ContainerType, NnModuleType
 from flambeau.ir.builder import erase
+from flambeau.ir.module_pass import TorchPass
 
 
 def eliminate_dead_symbols(module: ModuleOp) -> ModuleOp:
@@ -41,6 +42,13 @@ def eliminate_dead_symbols(module: ModuleOp) -> ModuleOp:
     for op in dead:
         erase(op)
     return module
+
+
+class SymbolDce(TorchPass):
+    """Remove private symbols that nobody uses."""
+
+    name = "symbol-dce"
+    run = staticmethod(eliminate_dead_symbols)
 
 
 def symbol_name(op: Operation) -> str | None:

@@ -16,6 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from flambeau.dialects.torch import registry
 from flambeau.dialects.torch.schema import REQUIRED, Schema
+from flambeau.frontends.nn.functions import MEMORY_FORMATS
 from flambeau.infer.builder import rules
 from flambeau.infer.rules import InferenceError, Meta, Unknown
 from flambeau.ir import dtypes
@@ -40,13 +41,6 @@ CANNOT_KNOW = {
     **dict.fromkeys(("aten.split_copy.Tensor", "aten.unbind.int", "aten.unbind_copy.int"), _PARTS),
 }
 """Ops that rightly refuse tensors of unknown sizes, and why."""
-
-_MEMORY_FORMATS = {
-    torch.contiguous_format: 0,
-    torch.preserve_format: 1,
-    torch.channels_last: 2,
-    torch.channels_last_3d: 3,
-}
 
 
 @dataclass(frozen=True)
@@ -250,7 +244,7 @@ def _converted(value: Any) -> Any:
         case torch.device():
             return str(value)
         case torch.memory_format():
-            return _MEMORY_FORMATS[value]
+            return MEMORY_FORMATS[str(value).removeprefix("torch.")]
         case torch.layout():
             if value is not torch.strided:
                 raise _NotOurs

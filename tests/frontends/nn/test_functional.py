@@ -279,7 +279,7 @@ def test_mistakes() -> None:
 
 
 def test_older_reductions() -> None:
-    from flambeau.frontends.nn.functional_losses import reduction_of
+    from flambeau.frontends.nn.functional.loss import reduction_of
 
     for size_average in (None, True, False):
         for reduce in (None, True, False):

@@ -15,7 +15,7 @@ from support import assert_same
 
 import flambeau
 from flambeau import nn
-from flambeau.frontends.nn.module import Module
+from flambeau.frontends.nn.core.module import Module
 
 DECOMPOSED = "torch.export decomposes the operator, which is written in another way here"
 CELLS = "torch.export writes its linear layers as addmm, and joins the steps of cells in another order"

@@ -106,7 +106,7 @@ def test_large_weights_are_not_text() -> None:
 
 def test_a_class_for_every_type_of_the_schemas() -> None:
     """S42: generated from the registry; isinstance, and casts from lists, numbers and None."""
-    from flambeau.frontends.nn.typed import value_classes
+    from flambeau.frontends.nn.core.typed import value_classes
 
     assert len(value_classes()) > 20
     with flambeau.module_context() as module:

@@ -11,9 +11,9 @@ from xdsl.ir import Block
 
 import flambeau
 from flambeau import nn, ops
-from flambeau.frontends.nn import context
-from flambeau.frontends.nn.trace import Traced, add_argument
-from flambeau.frontends.nn.tracer import Tracer
+from flambeau.frontends.nn.core import context
+from flambeau.frontends.nn.core.program import Traced, add_argument
+from flambeau.frontends.nn.core.tracer import Tracer
 from flambeau.ir.module import Weights
 
 INPUTS = {

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import flambeau
-from flambeau.frontends.nn.stub import stub_text
+from flambeau.frontends.nn.core.stub import stub_text
 from flambeau.ir import safetensors_file
 
 SOURCE = Path(flambeau.__file__).parent.parent

@@ -96,7 +96,7 @@ there are none, and does not compare the sizes of what is empty in attention."""
 
 NOT_FINITE = frozenset(
     {"native_layer_norm", "native_group_norm", "native_batch_norm", "_fused_rms_norm", "std_mean", "var_mean"}
-    | {"layer_norm", "group_norm", "batch_norm", "instance_norm", "rms_norm"}
+    | {"layer_norm", "group_norm", "batch_norm", "instance_norm", "rms_norm", "_upsample_bicubic2d_aa", "bilinear"}
 )
 """Whether infinities give infinity or NaN here is a matter of the formula, and PyTorch has one for each kernel."""
 

@@ -261,7 +261,7 @@ def upsample(c: Chooser, name: str) -> Given:
     size = [c.rng.randint(2 if "_aa" in name else 1, 7) for _ in range(n)]
     corners = c.chance(0.5)
     if name.endswith(".vec"):
-        by_size = c.chance(0.5)
+        by_size = "_aa" in name or c.chance(0.5)
         factors = [c.rng.choice((0.5, 1.0, 1.5, 2.0)) for _ in range(n)]
         return {
             "input": x, "output_size": size if by_size else None, "align_corners": corners,

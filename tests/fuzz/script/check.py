@@ -273,7 +273,7 @@ def runs(program: Program) -> Iterator[tuple[str, Callable[[], Callable[..., Any
         return lambda *arguments: interpreter.call("forward", arguments)
 
     def passed(name: str) -> Callable[..., Any]:
-        state["module"] = get_pass(name)(state["module"])
+        state["module"] = get_pass(name)().run(state["module"])
         return called(state["module"])
 
     def alone(name: str) -> Callable[..., Any]:

@@ -7,15 +7,7 @@ from functools import cache
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
-from xdsl.dialects.builtin import (
-    BytesAttr,
-    DenseArrayBase,
-    DenseIntOrFPElementsAttr,
-    IntegerAttr,
-    TensorType,
-    i1,
-    i64,
-)
+from xdsl.dialects.builtin import BytesAttr, DenseArrayBase, DenseIntOrFPElementsAttr, IntegerAttr, TensorType, i1, i64
 from xdsl.ir import Data, SpacedOpaqueSyntaxAttribute
 from xdsl.parser import AttrParser
 from xdsl.printer import Printer

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 
 from xdsl.dialects.builtin import TensorType
 
@@ -30,6 +31,13 @@ def same_types(op: DeclaredOp) -> None:
     for type_ in (*op.operand_types, *op.result_types):
         if not agree(first, type_):
             op.wrong(f"operands and results have one type, got {first} and {type_}")
+
+
+def same_count(op: DeclaredOp) -> None:
+    """The result has as many elements as the first operand, up to sizes that are unknown."""
+    before, after = shape(op.tensor(0)) or (), shape(op.result_tensor()) or ()
+    if None not in (*before, *after) and prod(before) != prod(after):  # type: ignore[arg-type]
+        op.wrong(f"the number of elements stays, got {op.tensor(0)} and {op.result_tensor()}")
 
 
 def same_shapes(op: DeclaredOp) -> None:

@@ -8,10 +8,10 @@ from xdsl.dialects.builtin import ArrayAttr
 from xdsl.ir import Dialect, Operation
 
 from flambeau.dialects.declared.attributes import flag, flags, integer, ints, pairs
-from flambeau.dialects.declared.checks import of, same_shapes, same_types
+from flambeau.dialects.declared.checks import of, same_count, same_shapes, same_types
 from flambeau.dialects.declared.forms import Form, Template
 from flambeau.dialects.declared.ops import EFFECTS, KINDS, REGIONS, TERMINATOR, Row, declare, instance, row
-from flambeau.dialects.stablehlo import checks
+from flambeau.dialects.stablehlo import checks, region_checks
 from flambeau.dialects.stablehlo import fields as _fields  # noqa: F401  adds the fields of the forms below
 from flambeau.dialects.stablehlo.attributes import (
     ATTRIBUTES,
@@ -181,7 +181,7 @@ TABLE: dict[str, Row] = {
             "low = {ints edge_padding_low}, high = {ints edge_padding_high}, interior = {ints interior_padding}"
         ),
     ),
-    "reshape": row("operand", "", same_element, checks.reshape, form=_FUNCTION),
+    "reshape": row("operand", "", same_element, same_count, form=_FUNCTION),
     "reverse": row(
         "operand", "dimensions: i64s", same_types, checks.reverse,
         form=Template("{operands}, dims = {ints dimensions}{attrs} : {same}"),
@@ -256,22 +256,22 @@ TABLE: dict[str, Row] = {
     "scatter": row(
         "inputs* scatter_indices updates*",
         "scatter_dimension_numbers: scatter, indices_are_sorted?: flag, unique_indices?: flag",
-        checks.scatter, results=None, regions=1,
+        region_checks.scatter, results=None, regions=1,
     ),
     # With regions.
     "reduce": row(
-        "inputs* init_values*", "dimensions: i64s", checks.reduce, results=None, regions=1, form=ReduceForm()
+        "inputs* init_values*", "dimensions: i64s", region_checks.reduce, results=None, regions=1, form=ReduceForm()
     ),
     "reduce_window": row(
         "inputs* init_values*",
         "window_dimensions: i64s, window_strides?: i64s, base_dilations?: i64s, window_dilations?: i64s, "
         "padding?: elements",
-        checks.reduce_window, results=None, regions=1,
+        region_checks.reduce_window, results=None, regions=1,
     ),
-    "sort": row("inputs*", "dimension?: i64, is_stable?: flag", checks.sort, results=None, regions=1),
-    "if": row("pred", "", checks.branches, results=None, regions=2, traits=REGIONS),
-    "case": row("index", "", checks.branches, results=None, regions=None, traits=REGIONS),
-    "while": row("operand*", "", checks.while_, results=None, regions=2, form=WhileForm(), traits=REGIONS),
+    "sort": row("inputs*", "dimension?: i64, is_stable?: flag", region_checks.sort, results=None, regions=1),
+    "if": row("pred", "", region_checks.branches, results=None, regions=2, traits=REGIONS),
+    "case": row("index", "", region_checks.branches, results=None, regions=None, traits=REGIONS),
+    "while": row("operand*", "", region_checks.while_, results=None, regions=2, form=WhileForm(), traits=REGIONS),
     "return": row("results*", "", results=0, form=_EACH, traits=TERMINATOR),
     # Calls.
     "custom_call": row(

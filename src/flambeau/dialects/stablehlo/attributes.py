@@ -6,9 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, ClassVar
 
-from xdsl.dialects.builtin import (
-    ArrayAttr,
-)
+from xdsl.dialects.builtin import ArrayAttr
 from xdsl.ir import Attribute, Data
 from xdsl.parser import AttrParser
 from xdsl.printer import Printer

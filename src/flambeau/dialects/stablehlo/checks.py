@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from math import prod
 from typing import Any
 
 from xdsl.dialects.builtin import (
@@ -13,18 +11,16 @@ from xdsl.dialects.builtin import (
     IntegerType,
     Signedness,
     SymbolRefAttr,
-    TensorType,
     f32,
     f64,
     i1,
     i32,
 )
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Attribute
 from xdsl.traits import SymbolTable
 
 from flambeau.dialects.declared.checks import Check
-from flambeau.dialects.declared.ops import DeclaredOp, agree, category, element, elements_type, fits, shape, show
+from flambeau.dialects.declared.ops import DeclaredOp, agree, category, elements_type, fits, shape, show
 from flambeau.dialects.stablehlo.attributes import ConvDimensionNumbers, Layout, Numbers
 
 
@@ -97,7 +93,7 @@ def integers_of_rank(index: int, rank: int) -> Check:
     return check
 
 
-def _numbers(op: DeclaredOp, name: str) -> Any:
+def numbers_of(op: DeclaredOp, name: str) -> Any:
     """The lists of dimensions of a property, in the order of its fields."""
     value = op.properties[name]
     assert isinstance(value, Numbers)
@@ -180,16 +176,6 @@ def pad(op: DeclaredOp) -> None:
     op.expect_shape(None if s is None else a + s + max(s - 1, 0) * i + b for s, a, b, i in padded)
 
 
-def reshape(op: DeclaredOp) -> None:
-    before, after = shape(op.tensor(0)) or (), shape(op.result_tensor()) or ()
-    if None not in before and None not in after and _count(before) != _count(after):
-        op.wrong(f"the number of elements stays, got {op.tensor(0)} and {op.result_tensor()}")
-
-
-def _count(sizes: Iterable[int | None]) -> int:
-    return prod(s for s in sizes if s is not None)
-
-
 def reverse(op: DeclaredOp) -> None:
     op.expect_dimensions(op.ints("dimensions") or (), len(op.tensor(0).get_shape()))
 
@@ -262,7 +248,7 @@ def get_dimension_size(op: DeclaredOp) -> None:
 
 def dot_general(op: DeclaredOp) -> None:
     lhs, rhs = shape(op.tensor(0)) or (), shape(op.tensor(1)) or ()
-    lhs_batch, rhs_batch, lhs_sum, rhs_sum = _numbers(op, "dot_dimension_numbers")
+    lhs_batch, rhs_batch, lhs_sum, rhs_sum = numbers_of(op, "dot_dimension_numbers")
     for batch, summed, sizes in ((lhs_batch, lhs_sum, lhs), (rhs_batch, rhs_sum, rhs)):
         op.expect_dimensions((*batch, *summed), len(sizes))
     for what, a, b in (("batching", lhs_batch, rhs_batch), ("contracting", lhs_sum, rhs_sum)):
@@ -286,7 +272,7 @@ def window(size: int | None, kernel: int, stride: int, low: int, high: int, base
     return 0 if padded == 0 or covered > padded else (padded - covered) // stride + 1
 
 
-def _padding(op: DeclaredOp, rank: int) -> list[tuple[int, int]]:
+def padding_of(op: DeclaredOp, rank: int) -> list[tuple[int, int]]:
     value = op.properties.get("padding")
     if not isinstance(value, DenseIntOrFPElementsAttr):
         return [(0, 0)] * rank
@@ -318,9 +304,9 @@ def convolution(op: DeclaredOp) -> None:
     for name in ("window_strides", "lhs_dilation", "rhs_dilation", "window_reversal"):
         op.expect_length(name, rank)
     strides, base, dilation = (op.ints(n) or (1,) * rank for n in ("window_strides", "lhs_dilation", "rhs_dilation"))
-    _positive(op, *strides, *base, *dilation)
+    check_positive(op, *strides, *base, *dilation)
     static = op.name == "stablehlo.convolution"
-    padding = _padding(op, rank) if static else []
+    padding = padding_of(op, rank) if static else []
     spatial = [
         None if k is None else window(s, k, strides[i], *padding[i], base[i], dilation[i]) if static else None
         for i, (s, k) in enumerate(zip(lhs[2], kernel[2], strict=True))
@@ -334,7 +320,7 @@ def _parts(layout: Layout, sizes: tuple[int | None, ...]) -> tuple[int | None, i
     return sizes[layout.first], sizes[layout.feature], [sizes[d] for d in layout.spatial]
 
 
-def _positive(op: DeclaredOp, *values: int) -> None:
+def check_positive(op: DeclaredOp, *values: int) -> None:
     if any(v < 1 for v in values):
         op.wrong("strides, dilations and window sizes are positive")
 
@@ -356,13 +342,13 @@ def fft(op: DeclaredOp) -> None:
 
 def gather(op: DeclaredOp) -> None:
     operand, indices = shape(op.tensor(0)) or (), shape(op.tensor(1)) or ()
-    offset, collapsed, batching, index_batching, index_map, vector = _numbers(op, "dimension_numbers")
+    offset, collapsed, batching, index_batching, index_map, vector = numbers_of(op, "dimension_numbers")
     result_rank_ = len(op.result_tensor().get_shape())
     op.expect_dimensions((*collapsed, *batching), len(operand))
     op.expect_dimensions(index_map, len(operand))
     op.expect_dimensions(offset, result_rank_)
     op.expect_dimensions(index_batching, len(indices))
-    _index_vector(op, indices, vector, len(index_map))
+    check_index_vector(op, indices, vector, len(index_map))
     sizes = op.ints("slice_sizes")
     if sizes is None:
         return
@@ -381,113 +367,12 @@ def gather(op: DeclaredOp) -> None:
     op.expect_shape(places[d] if d in places else next(rest) for d in range(result_rank_))
 
 
-def _index_vector(op: DeclaredOp, indices: tuple[int | None, ...], vector: int, length: int) -> None:
+def check_index_vector(op: DeclaredOp, indices: tuple[int | None, ...], vector: int, length: int) -> None:
     if not 0 <= vector <= len(indices):
         op.wrong(f"index_vector_dim {vector} is out of range for rank {len(indices)}")
     got = indices[vector] if vector < len(indices) else 1
     if got is not None and got != length:
         op.wrong(f"an index has {length} numbers, dimension {vector} of {op.tensor(1)} has {got}")
-
-
-def _scalars_of(types: Iterable[Attribute]) -> list[Attribute]:
-    return [TensorType(element(t), []) for t in types]
-
-
-def scatter(op: DeclaredOp) -> None:
-    count = len(op.results)
-    if len(op.operands) != 2 * count + 1 or count == 0:
-        op.wrong(f"{count} results need as many inputs, the indices, and as many updates")
-    window_dims, inserted, batching, index_batching, index_map, vector = _numbers(op, "scatter_dimension_numbers")
-    operand = shape(op.tensor(0)) or ()
-    updates = shape(op.tensor(count + 1)) or ()
-    indices = shape(op.tensor(count)) or ()
-    op.expect_dimensions((*inserted, *batching), len(operand))
-    op.expect_dimensions(index_map, len(operand))
-    op.expect_dimensions(window_dims, len(updates))
-    op.expect_dimensions(index_batching, len(indices))
-    got = indices[vector] if vector < len(indices) else 1
-    if got is not None and got != len(index_map):
-        op.wrong(f"an index has {len(index_map)} numbers, got {op.tensor(count)}")
-    if len(window_dims) + len(inserted) + len(batching) != len(operand):
-        op.wrong(f"window, inserted and batching dimensions are those of {op.tensor(0)}")
-    rest = tuple(s for d, s in enumerate(indices) if d != vector)
-    if not fits(rest, tuple(s for d, s in enumerate(updates) if d not in window_dims)):
-        op.wrong(f"updates {show(updates)} do not match the indices {show(indices)}")
-    for i in range(count):
-        if not agree(op.tensor(i), op.result_tensor(i)):
-            op.wrong(f"result {i} has the type of its input {op.tensor(i)}, got {op.result_tensor(i)}")
-    _body(op, [op.tensor(i) for i in range(count)])
-
-
-def _body(op: DeclaredOp, types: list[TensorType[Attribute]]) -> None:
-    """The region combines two scalars of each of these types."""
-    op.expect_arguments(0, _scalars_of([*types, *types]))
-    op.expect_terminator(0, _scalars_of(types))
-
-
-def reduce(op: DeclaredOp) -> None:
-    n, odd = divmod(len(op.operands), 2)
-    if odd or n == 0 or len(op.results) != n:
-        op.wrong(f"takes inputs and as many initial values, and has as many results, got {len(op.operands)} operands")
-    dims = op.ints("dimensions") or ()
-    sizes = shape(op.tensor(0)) or ()
-    op.expect_dimensions(dims, len(sizes))
-    for i in range(n):
-        if not fits(sizes, shape(op.tensor(i))):
-            op.wrong(f"inputs have one shape, got {op.tensor(0)} and {op.tensor(i)}")
-        op.expect_shape((s for d, s in enumerate(sizes) if d not in dims), i)
-    scalars(*range(n, 2 * n))(op)
-    _body(op, [op.tensor(n + i) for i in range(n)])
-
-
-def reduce_window(op: DeclaredOp) -> None:
-    n, odd = divmod(len(op.operands), 2)
-    if odd or n == 0 or len(op.results) != n:
-        op.wrong(f"takes inputs and as many initial values, and has as many results, got {len(op.operands)} operands")
-    sizes = shape(op.tensor(0)) or ()
-    rank = len(sizes)
-    names = ("window_dimensions", "window_strides", "base_dilations", "window_dilations")
-    for name in names:
-        op.expect_length(name, rank)
-    kernel, strides, base, dilation = (op.ints(name) or (1,) * rank for name in names)
-    _positive(op, *kernel, *strides, *base, *dilation)
-    padding = _padding(op, rank)
-    wanted = [window(s, kernel[i], strides[i], *padding[i], base[i], dilation[i]) for i, s in enumerate(sizes)]
-    for i in range(n):
-        op.expect_shape(wanted, i)
-    scalars(*range(n, 2 * n))(op)
-    _body(op, [op.tensor(n + i) for i in range(n)])
-
-
-def sort(op: DeclaredOp) -> None:
-    results_as_operands(op)
-    sizes = shape(op.tensor(0))
-    if any(not fits(sizes, shape(t)) for t in op.operand_types):
-        op.wrong("operands have one shape")
-    dim, rank = op.integer("dimension", -1), len(sizes or ())
-    op.expect_dimension(dim + rank if dim < 0 else dim, rank)
-    op.expect_arguments(0, _scalars_of(t for t in op.operand_types for _ in range(2)))
-    op.expect_terminator(0, [TensorType(i1, [])])
-
-
-def branches(op: DeclaredOp) -> None:
-    """`if` and `case`: every region takes nothing and gives the results."""
-    if not op.regions:
-        op.wrong("has at least one branch")
-    wanted = i1 if op.name == "stablehlo.if" else i32
-    if op.tensor(0).element_type != wanted or shape(op.tensor(0)) not in ((), (None,), (1,)):
-        op.wrong(f"chooses by a tensor<{wanted}>, got {op.tensor(0)}")
-    for i in range(len(op.regions)):
-        op.expect_arguments(i, ())
-        op.expect_terminator(i, op.result_types)
-
-
-def while_(op: DeclaredOp) -> None:
-    results_as_operands(op)
-    for i in range(2):
-        op.expect_arguments(i, op.operand_types)
-    op.expect_terminator(0, [TensorType(i1, [])])
-    op.expect_terminator(1, op.result_types)
 
 
 def top_k(op: DeclaredOp) -> None:

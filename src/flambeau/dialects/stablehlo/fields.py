@@ -4,14 +4,7 @@ from __future__ import annotations
 
 import re
 
-from xdsl.dialects.builtin import (
-    ArrayAttr,
-    ComplexType,
-    DenseIntOrFPElementsAttr,
-    IntegerAttr,
-    TensorType,
-    i32,
-)
+from xdsl.dialects.builtin import ArrayAttr, ComplexType, DenseIntOrFPElementsAttr, IntegerAttr, TensorType, i32
 from xdsl.ir import Attribute
 from xdsl.printer import Printer
 

@@ -102,9 +102,13 @@ class TorchOp(Operation):
     schema: Schema | None = None
     """PyTorch's declaration of the op; None for structural ops."""
     overload: str = ""
-    """The op's name without `torch.`: `aten.add.Tensor`. Rules are found by it."""
+    """The op's name without its dialect: `aten.add.Tensor`. Rules are found by it."""
     property_names: ClassVar[tuple[str, ...]] = ()
     """The attributes that belong to the op's meaning. Wherever the text gives them, they end up in `properties`."""
+
+    def __init_subclass__(cls) -> None:
+        if "name" in vars(cls) and "overload" not in vars(cls):
+            cls.overload = cls.name.partition(".")[2]
 
     def __post_init__(self) -> None:
         if self.attributes:
@@ -200,7 +204,7 @@ def _result_checks(s: Schema) -> tuple[Check | None, ...]:
 
 def _must_be_mutable(argument: Argument, s: Schema) -> bool:
     # An in-place op is of the world of mutable tensors, with all that it takes.
-    written = argument.alias is not None and argument.alias.is_write
+    written = argument.is_written
     return argument.type.is_tensor and (written or s.is_inplace_variant)
 
 
@@ -332,7 +336,8 @@ class TemplateOp(TorchOp):
     """An op whose assembly is a template, ` {%0}[{str name}]{attrs} : {T0} -> {R0}`.
 
     `{%0}` is an operand and `{T0}` its type, `{R0}` a result type, `{attrs}` the other attributes; `{str name}`,
-    `{symbol name}` and `{type name}` are properties, and `{flag name word}` is a word that is there or not.
+    `{symbol name}` and `{type name}` are properties, and `{flag name word}` is a word that is there or not. `{%*}`,
+    `{T*}` and `{R*}` are all operands, with a space before them, their types, and the types of all results.
     """
 
     assembly: ClassVar[str]
@@ -346,6 +351,10 @@ class TemplateOp(TorchOp):
                 printer.print_string(literal)
             elif field == "attrs":
                 print_attributes(printer, self.attributes)
+            elif field == "%*":
+                print_operands(printer, self.operands)
+            elif field in ("T*", "R*"):
+                print_types(printer, self.operand_types if field == "T*" else self.result_types)
             elif field[0] == "%":
                 printer.print_operand(self._operands[int(field[1:])])
             elif field[0] == "T":
@@ -377,16 +386,17 @@ class TemplateOp(TorchOp):
                 for token in _TOKEN.findall(literal):
                     if token[0].isalpha():
                         parser.parse_keyword(token)
+                    elif token == ":" and "{%*}" in cls.assembly and not operands:
+                        parser.parse_optional_punctuation(token)  # There are no types for it to announce.
                     else:
                         parser.parse_punctuation(token)
             elif field == "attrs":
                 attributes = parser.parse_optional_attr_dict()
             elif field[0] == "%":
-                operands.append(parser.parse_unresolved_operand())
-            elif field[0] == "T":
-                operand_types.append(parser.parse_type())
-            elif field[0] == "R":
-                result_types.append(parser.parse_type())
+                operands += parse_operands(parser) if field == "%*" else [parser.parse_unresolved_operand()]
+            elif field[0] in "TR":
+                types = parse_types(parser) if field[1:] == "*" else [parser.parse_type()]
+                (operand_types if field[0] == "T" else result_types).extend(types)
             else:
                 cls._parse_property(parser, properties, *field.split())
         return cls.create(
@@ -411,9 +421,9 @@ class TemplateOp(TorchOp):
 
     def verify_(self) -> None:
         fields = [field for field, _ in _template(self.assembly) if field]
-        self.expect_counts(
-            sum(f[0] == "%" for f in fields), sum(f[0] == "R" for f in fields) or len(self.implied_result_types)
-        )
+        operands = len(self.operands) if "%*" in fields else sum(f[0] == "%" for f in fields)
+        results = len(self.results) if "R*" in fields else sum(f[0] == "R" for f in fields)
+        self.expect_counts(operands, results or len(self.implied_result_types))
         for field in fields:
             kind, _, name = field.partition(" ")
             if kind in _PROPERTY_KINDS:

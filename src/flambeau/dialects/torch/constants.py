@@ -70,7 +70,6 @@ class ConstantIntOp(ConstantOp):
     """An int known at compile time."""
 
     name = "torch.constant.int"
-    overload = "constant.int"
     result_type = INT
     value_class = (IntegerAttr,)
 
@@ -91,7 +90,6 @@ class ConstantFloatOp(ConstantOp):
     """A float known at compile time."""
 
     name = "torch.constant.float"
-    overload = "constant.float"
     result_type = FLOAT
     value_class = (FloatAttr,)
 
@@ -132,7 +130,6 @@ class ConstantBoolOp(ConstantOp):
     """True or False."""
 
     name = "torch.constant.bool"
-    overload = "constant.bool"
     result_type = BOOL
     value_class = (IntegerAttr,)
 
@@ -169,7 +166,6 @@ class ConstantStrOp(_ConstantText):
     """A string known at compile time."""
 
     name = "torch.constant.str"
-    overload = "constant.str"
     result_type = STR
 
 
@@ -177,7 +173,6 @@ class ConstantDeviceOp(_ConstantText):
     """A device known at compile time."""
 
     name = "torch.constant.device"
-    overload = "constant.device"
     result_type = DEVICE
 
 
@@ -185,7 +180,6 @@ class ConstantNumberOp(ConstantOp):
     """A number of which only the value is known, not its Python type. It has no assembly of its own."""
 
     name = "torch.constant.number"
-    overload = "constant.number"
     result_type = NUMBER
     value_class = (IntegerAttr, FloatAttr)
     print = Operation.print
@@ -204,7 +198,6 @@ class ConstantNoneOp(ConstantOp):
     """None."""
 
     name = "torch.constant.none"
-    overload = "constant.none"
     result_type = NONE
     value_class = ()
 
@@ -273,7 +266,6 @@ class ValueTensorLiteralOp(LiteralOp):
     """A constant tensor with value semantics."""
 
     name = "torch.vtensor.literal"
-    overload = "vtensor.literal"
     traits = PURE
     result_class = VTensorType
 
@@ -282,7 +274,6 @@ class NonValueTensorLiteralOp(LiteralOp):
     """A constant tensor that may be written; every run of it makes a fresh one."""
 
     name = "torch.tensor.literal"
-    overload = "tensor.literal"
     traits = OBJECT_EFFECTS
     result_class = NonValueTensorType
 

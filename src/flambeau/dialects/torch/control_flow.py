@@ -68,7 +68,6 @@ class IfYieldOp(YieldOp):
     """The results of a branch."""
 
     name = "torch.prim.If.yield"
-    overload = "prim.If.yield"
     parent_name = "torch.prim.If"
 
 
@@ -76,7 +75,6 @@ class IfOp(TorchOp):
     """Runs the first region if the condition holds, the second otherwise."""
 
     name = "torch.prim.If"
-    overload = "prim.If"
     traits = RECURSIVE
 
     @property
@@ -133,7 +131,6 @@ class LoopConditionOp(TorchOp):
     """Whether the loop goes on, and the values that it goes on with."""
 
     name = "torch.prim.Loop.condition"
-    overload = "prim.Loop.condition"
     traits = TERMINATOR
 
     @property
@@ -170,22 +167,13 @@ class LoopConditionOp(TorchOp):
 
 
 class LoopOp(TorchOp):
-    """Runs its region while the condition holds, at most `max_trip_count` times.
+    """Runs its region while the condition, its second operand, holds, at most as often as the first operand says.
 
     The region takes the number of the iteration and the values that change with it.
     """
 
     name = "torch.prim.Loop"
-    overload = "prim.Loop"
     traits = RECURSIVE
-
-    @property
-    def max_trip_count(self) -> SSAValue:
-        return self._operands[0]
-
-    @property
-    def initial_condition(self) -> SSAValue:
-        return self._operands[1]
 
     @property
     def iter_args_init(self) -> tuple[SSAValue, ...]:
@@ -280,7 +268,6 @@ class ShapeYieldOp(YieldOp):
     """The results whose shapes are calculated beside them."""
 
     name = "torch.shape.calculate.yield"
-    overload = "shape.calculate.yield"
     parent_name = "torch.shape.calculate"
 
 
@@ -288,7 +275,6 @@ class ShapeYieldShapesOp(YieldOp):
     """The shapes of the results."""
 
     name = "torch.shape.calculate.yield.shapes"
-    overload = "shape.calculate.yield.shapes"
     parent_name = "torch.shape.calculate"
 
 
@@ -296,7 +282,6 @@ class ShapeCalculateOp(CalculateOp):
     """A computation, and the code that gives the shapes of its results."""
 
     name = "torch.shape.calculate"
-    overload = "shape.calculate"
     word = "shapes"
     body_yield = ShapeYieldOp
     calculation_yield = ShapeYieldShapesOp
@@ -306,7 +291,6 @@ class DtypeYieldOp(YieldOp):
     """The results whose dtypes are calculated beside them."""
 
     name = "torch.dtype.calculate.yield"
-    overload = "dtype.calculate.yield"
     parent_name = "torch.dtype.calculate"
 
 
@@ -314,7 +298,6 @@ class DtypeYieldDtypesOp(YieldOp):
     """The dtypes of the results."""
 
     name = "torch.dtype.calculate.yield.dtypes"
-    overload = "dtype.calculate.yield.dtypes"
     parent_name = "torch.dtype.calculate"
 
 
@@ -322,7 +305,6 @@ class DtypeCalculateOp(CalculateOp):
     """A computation, and the code that gives the dtypes of its results."""
 
     name = "torch.dtype.calculate"
-    overload = "dtype.calculate"
     word = "dtypes"
     body_yield = DtypeYieldOp
     calculation_yield = DtypeYieldDtypesOp

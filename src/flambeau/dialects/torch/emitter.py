@@ -17,12 +17,34 @@ from flambeau.dialects.torch.ops import (
     ConstantNoneOp,
     ConstantOp,
     ConstantStrOp,
+    CopyToNonValueTensorOp,
+    CopyToValueTensorOp,
+    DerefineOp,
     ListConstructOp,
     RuntimeAssertOp,
+    StaticInfoCastOp,
+    TupleConstructOp,
+    TupleUnpackOp,
     ValueTensorLiteralOp,
     create_op,
 )
-from flambeau.dialects.torch.types import BOOL, DEVICE, FLOAT, INT, NONE, STR, list_of, vtensor
+from flambeau.dialects.torch.types import (
+    BOOL,
+    DEVICE,
+    FLOAT,
+    INT,
+    NONE,
+    STR,
+    NonValueTensorType,
+    TensorType,
+    TupleType,
+    VTensorType,
+    intern,
+    is_subtype,
+    list_of,
+    to_value,
+    vtensor,
+)
 from flambeau.ir.builder import OpBuilder
 from flambeau.ir.dtypes import DType
 
@@ -121,6 +143,26 @@ class TorchEmitter(OpBuilder):
         op = create_op(name, operands, result_types, self.location)
         self.insert(op)
         return op.results
+
+    def cast(self, value: SSAValue, type_: Attribute) -> SSAValue:
+        """The same value under another static type, wider or narrower; between `tensor` and `vtensor`, a copy."""
+        have = value.type
+        if have == type_:
+            return value
+        if isinstance(have, TensorType) and isinstance(type_, TensorType):
+            if isinstance(have, NonValueTensorType) and isinstance(type_, VTensorType):
+                value = self.value(CopyToValueTensorOp, (value,), to_value(have))
+            seen = intern(type(value.type), type_.data)
+            if value.type != seen:
+                value = self.value(StaticInfoCastOp, (value,), seen)
+            return value if seen == type_ else self.value(CopyToNonValueTensorOp, (value,), type_)
+        if isinstance(have, TupleType) and isinstance(type_, TupleType) and not is_subtype(have, type_):
+            parts = self.emit(TupleUnpackOp, (value,), have.data).results
+            casts = [self.cast(p, t) for p, t in zip(parts, type_.data, strict=True)]
+            return self.value(TupleConstructOp, casts, type_)
+        if is_subtype(have, type_):
+            return self.value(DerefineOp, (value,), type_)
+        return self.op("prim.unchecked_cast", (value,), (type_,))[0]
 
     def literal(self, value: Attribute, dtype: DType, shape: Sequence[int]) -> SSAValue:
         """A constant tensor."""

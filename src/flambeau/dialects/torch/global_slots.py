@@ -24,7 +24,6 @@ class GlobalSlotOp(TorchOp):
     """
 
     name = "torch.global_slot"
-    overload = "global_slot"
     traits: ClassVar[Any] = frozenset({SymbolOpInterface(), IsolatedFromAbove()})
     property_names = ("sym_name", "typeBound", "sym_visibility")
 
@@ -103,7 +102,6 @@ class GlobalSlotInitOp(TemplateOp):
     """The initial value of the slot around it, in programs of 2021."""
 
     name = "torch.global_slot.init"
-    overload = "global_slot.init"
     traits = TERMINATOR
     assembly = " {%0}{attrs} : {T0}"
 
@@ -117,7 +115,6 @@ class GlobalSlotModuleInitializerOp(TorchOp):
     """The code that gives all global slots of a module their initial values."""
 
     name = "torch.global_slot.module_initializer"
-    overload = "global_slot.module_initializer"
     traits: ClassVar[Any] = frozenset({IsolatedFromAbove()})
 
     @property
@@ -153,7 +150,6 @@ class InitializeGlobalSlotsOp(TorchOp):
     """The initial value of each global slot: `[ @a(%0 : T) @b(%1 : U) ]`."""
 
     name = "torch.initialize.global_slots"
-    overload = "initialize.global_slots"
     traits: ClassVar[Any] = frozenset({IsTerminator()})
     property_names = ("slotSymNames",)
 
@@ -236,7 +232,6 @@ class GlobalSlotGetOp(SlotAccessOp):
     """What a global slot holds."""
 
     name = "torch.global_slot.get"
-    overload = "global_slot.get"
     traits = READS
     assembly = " {symbol slot}{attrs} : {R0}"
 
@@ -255,7 +250,6 @@ class GlobalSlotSetOp(SlotAccessOp):
     """Gives a global slot a new value."""
 
     name = "torch.global_slot.set"
-    overload = "global_slot.set"
     assembly = " {symbol slot} = {%0}{attrs} : {T0}"
 
     @classmethod

@@ -23,13 +23,10 @@ from flambeau.dialects.torch.base import (
     PURE,
     RANDOM_EFFECTS,
     FunctionalOp,
+    TemplateOp,
     TorchOp,
     VarargOp,
-    parse_operands,
-    parse_typed,
     print_attributes,
-    print_operands,
-    print_types,
 )
 from flambeau.dialects.torch.constants import (
     CONSTANTS,
@@ -202,24 +199,12 @@ class OperatorOp(TorchOp):
         super().verify_()
 
 
-class OperatorTerminatorOp(TorchOp):
+class OperatorTerminatorOp(TemplateOp):
     """Ends a region of `torch.operator`."""
 
     name = "torch.operator_terminator"
-    overload = "operator_terminator"
     traits = TERMINATOR
-
-    def print(self, printer: Printer) -> None:
-        print_operands(printer, self.operands)
-        print_attributes(printer, self.attributes)
-        printer.print_string(" : ")
-        print_types(printer, self.operand_types)
-
-    @classmethod
-    def parse(cls, parser: Parser) -> Self:
-        unresolved = parse_operands(parser)
-        attributes = parser.parse_optional_attr_dict()
-        return cls.create(operands=parse_typed(parser, unresolved), attributes=attributes)
+    assembly = "{%*}{attrs} : {T*}"
 
 
 @cache

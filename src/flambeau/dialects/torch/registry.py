@@ -20,6 +20,8 @@ from flambeau.dialects.torch.schema import REQUIRED, Argument, Schema, SchemaTyp
 
 SNAPSHOT = Path(__file__).with_name("registry.json")
 NAMESPACES = ("aten", "prim", "prims", "quantized")
+TAGS = ("core", "inplace_view", "nondeterministic_seeded")
+"""What PyTorch says about ops besides their schemas, as far as it is of use here."""
 
 
 @dataclass(frozen=True)
@@ -33,8 +35,8 @@ class Snapshot:
     """The ops that torch-mlir's dialect defines; all others travel as `torch.operator`."""
     jit_only: frozenset[str]
     """The ops that only TorchScript's interpreter has, not PyTorch's dispatcher."""
-    random: frozenset[str]
-    """The ops that draw random numbers."""
+    tags: dict[str, frozenset[str]]
+    """The ops that have each of PyTorch's tags in `TAGS`."""
 
 
 @cache
@@ -45,7 +47,7 @@ def snapshot() -> Snapshot:
         data["ops"],
         frozenset(data["upstream"]),
         frozenset(data["jit_only"]),
-        frozenset(data["random"]),
+        {tag: frozenset(names) for tag, names in data["tags"].items()},
     )
 
 
@@ -155,7 +157,44 @@ def upstream_names() -> Iterator[str]:
 
 def is_random(name: str) -> bool:
     """Whether the op draws random numbers."""
-    return name in snapshot().random or name == "valsem.aten.bernoulli.float"
+    return name in snapshot().tags["nondeterministic_seeded"] or name == "valsem.aten.bernoulli.float"
+
+
+@cache
+def value_form(name: str) -> str | None:
+    """`aten.add.Tensor` for `aten.add_.Tensor`: the op that gives what one in place writes; None if there is none."""
+    if name == "aten.zero_":
+        return "aten.zeros_like"
+    namespace, base, *overload = name.split(".", 2)
+    same = ".".join([namespace, base.removesuffix("_"), *overload])
+    written = schema(name)
+    if schema(same) is not None or written is None:
+        return same if schema(same) is not None else None
+    alike = (s for s in overloads(f"{namespace}.{base.removesuffix('_')}") if _parameters(s) == _parameters(written))
+    return next((s.name for s in alike), None)
+
+
+def _parameters(s: Schema) -> list[tuple[str, SchemaType]]:
+    return [(a.name, a.type) for a in s.arguments]
+
+
+@cache
+def inplace_views() -> dict[str, str]:
+    """In-place ops that change how a tensor looks at its storage, and the ops that give the same as another tensor.
+
+    `set_` is not among them: it gives the tensor another storage.
+    """
+    names = sorted(snapshot().tags["inplace_view"])
+    forms = {name: value_form(name) for name in names if not name.startswith("aten.set_")}
+    return {name: form for name, form in forms.items() if form is not None}
+
+
+TRAINING_FLAGS = {
+    "aten.batch_norm": "training", "aten.native_batch_norm": "training", "aten._native_batch_norm_legit": None,
+    "aten.instance_norm": "use_input_stats", "aten._batch_norm_with_update": None,
+}  # fmt: skip
+"""Norms that write their running mean and variance in training, of which not all schemas tell, and the argument that
+says whether this is training. Those with none have schemas that say that they write."""
 
 
 def read_installed() -> dict[str, Any]:
@@ -191,17 +230,17 @@ def _read_registry() -> dict[str, Any]:
         "torch": torch.__version__.split("+")[0],
         "upstream": sorted(_upstream_ops(ops)),
         "jit_only": sorted(jit_only),
-        "random": sorted(name for name in ops.keys() - jit_only if _draws_random_numbers(name)),
+        "tags": {tag: sorted(name for name in ops.keys() - jit_only if _has_tag(name, tag)) for tag in TAGS},
         "ops": dict(sorted(ops.items())),
     }
 
 
-def _draws_random_numbers(name: str) -> bool:
+def _has_tag(name: str, tag: str) -> bool:
     import torch
 
     namespace, base, *overload = name.split(".", 2)
     op = getattr(getattr(getattr(torch.ops, namespace), base), overload[0] if overload else "default")
-    return torch.Tag.nondeterministic_seeded in op.tags
+    return getattr(torch.Tag, tag) in op.tags
 
 
 def _upstream_ops(ops: dict[str, str]) -> Iterator[str]:
@@ -223,7 +262,7 @@ def write_snapshot(path: Path = SNAPSHOT) -> tuple[list[str], list[str], list[st
     scratch = path.with_suffix(".tmp")
     scratch.write_text(json.dumps(new, indent=0, ensure_ascii=False) + "\n")
     scratch.replace(path)
-    for cached in (snapshot, schema, overloads, _overload_names):
+    for cached in (snapshot, schema, overloads, _overload_names, value_form, inplace_views):
         cached.cache_clear()
     ops = new["ops"]
     return (

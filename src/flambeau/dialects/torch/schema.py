@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -55,6 +55,11 @@ class Argument:
     kwarg_only: bool = False
     alias: AliasInfo | None = None
 
+    @property
+    def is_written(self) -> bool:
+        """Whether the operator writes to it."""
+        return self.alias is not None and self.alias.is_write
+
 
 @dataclass(frozen=True, eq=False)
 class Schema:
@@ -86,7 +91,7 @@ class Schema:
     @cached_property
     def is_mutable(self) -> bool:
         """Whether the operator writes to one of its arguments."""
-        return any(a.alias is not None and a.alias.is_write for a in self.arguments)
+        return any(a.is_written for a in self.arguments)
 
     @cached_property
     def is_inplace_variant(self) -> bool:
@@ -95,8 +100,7 @@ class Schema:
             self.base_name.endswith("_")
             and not self.base_name.endswith("__")
             and bool(self.arguments)
-            and self.arguments[0].alias is not None
-            and self.arguments[0].alias.is_write
+            and self.arguments[0].is_written
         )
 
     @cached_property
@@ -121,6 +125,13 @@ class Schema:
         """Argument names to positions."""
         return {a.name: i for i, a in enumerate(self.arguments)}
 
+    def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any] | None:
+        """A call's arguments in the schema's order, defaults filled in; None if their number or names do not fit."""
+        if len(args) > len(self.arguments) or any(k not in self.index for k in kwargs):
+            return None
+        rest = [kwargs.get(a.name, a.default) for a in self.arguments[len(args) :]]
+        return None if any(v is REQUIRED for v in rest) else [*args, *rest]
+
 
 def selects(names: Collection[str]) -> Callable[[str], bool]:
     """Whether an op is among names; a name without an overload stands for all of them: `aten.add`."""
@@ -143,13 +154,15 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 
+MEMORY_FORMATS = {"contiguous_format": 0, "preserve_format": 1, "channels_last": 2, "channels_last_3d": 3}
+"""PyTorch's memory formats and the numbers that stand for them in programs."""
+
 _KEYWORD_DEFAULTS: dict[str, Any] = {
+    **MEMORY_FORMATS,
     "None": None,
     "True": True,
     "False": False,
     "Mean": 1,
-    "contiguous_format": 0,
-    "preserve_format": 1,
     "long": 4,
     "strided": 0,
     "inf": float("inf"),

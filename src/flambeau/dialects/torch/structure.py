@@ -79,21 +79,18 @@ class ClassTypeTerminatorOp(TerminatorOp):
     """Ends the declarations of a class."""
 
     name = "torch.class_type_terminator"
-    overload = "class_type_terminator"
 
 
 class NnModuleTerminatorOp(TerminatorOp):
     """Ends the slots of an object."""
 
     name = "torch.nn_module_terminator"
-    overload = "nn_module_terminator"
 
 
 class ClassTypeOp(TorchOp):
     """The attributes and methods of a TorchScript class."""
 
     name = "torch.class_type"
-    overload = "class_type"
     traits = SYMBOL
     property_names = ("sym_name",)
 
@@ -175,7 +172,6 @@ class AttrOp(MemberOp):
     """An attribute of a class and its type."""
 
     name = "torch.attr"
-    overload = "attr"
     property_names = ("name", "type", "isPrivate")
     assembly = "{flag isPrivate private} {str name} : {type type}{attrs}"
 
@@ -202,7 +198,6 @@ class MethodOp(MemberOp):
     """A method of a class: the function that has the object as its first argument."""
 
     name = "torch.method"
-    overload = "method"
     property_names = ("name", "function", "isPrivate")
     assembly = "{flag isPrivate private} {str name}, {symbol function}{attrs}"
 
@@ -248,7 +243,6 @@ class SlotOp(TemplateOp):
     """The value of one attribute of an object."""
 
     name = "torch.slot"
-    overload = "slot"
     property_names = ("name",)
     assembly = " {str name}, {%0}{attrs} : {T0}"
 
@@ -274,7 +268,6 @@ class NnModuleOp(TorchOp):
     """An object: one slot for each attribute of its class, in the order of the class."""
 
     name = "torch.nn_module"
-    overload = "nn_module"
 
     @property
     def slots(self) -> list[SlotOp]:
@@ -341,7 +334,6 @@ class CreateObjectOp(TemplateOp):
     """A new object whose attributes are not set yet."""
 
     name = "torch.prim.CreateObject"
-    overload = "prim.CreateObject"
     assembly = "{attrs} {R0}"
 
     def verify_(self) -> None:
@@ -386,7 +378,6 @@ class GetAttrOp(MemberAccessOp):
     """An attribute of an object."""
 
     name = "torch.prim.GetAttr"
-    overload = "prim.GetAttr"
     traits = READS
     assembly = " {%0}[{str name}]{attrs} : {T0} -> {R0}"
 
@@ -401,7 +392,6 @@ class SetAttrOp(MemberAccessOp):
     """Gives an attribute of an object a new value."""
 
     name = "torch.prim.SetAttr"
-    overload = "prim.SetAttr"
     assembly = " {%0}[{str name}] = {%1}{attrs} : {T0}, {T1}"
 
     @property
@@ -419,7 +409,6 @@ class CallMethodOp(MemberAccessOp):
     """Calls a method of an object."""
 
     name = "torch.prim.CallMethod"
-    overload = "prim.CallMethod"
 
     @property
     def arguments(self) -> tuple[SSAValue, ...]:

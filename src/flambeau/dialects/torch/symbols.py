@@ -18,7 +18,6 @@ class SymbolicIntOp(TorchOp):
     """A size that is known at run time, with its name and range."""
 
     name = "torch.symbolic_int"
-    overload = "symbolic_int"
     traits = PURE
     property_names = ("symbol_name", "min_val", "max_val")
 
@@ -68,7 +67,6 @@ class BindSymbolicShapeOp(TorchOp):
     """Says how a tensor's dimensions follow from symbolic ints."""
 
     name = "torch.bind_symbolic_shape"
-    overload = "bind_symbolic_shape"
     property_names = ("shape_expressions",)
 
     @property

@@ -322,3 +322,40 @@ def is_subtype(sub: Attribute, super_: Attribute) -> bool:
     if isinstance(super_, TupleType) and isinstance(sub, TupleType):
         return len(sub.data) == len(super_.data) and all(map(is_subtype, sub.data, super_.data))
     return False
+
+
+def may_be_the_same(a: TensorType, b: TensorType) -> bool:
+    """Whether some tensor is of both types, as far as their shapes and dtypes tell."""
+    if None not in (a.element_type, b.element_type) and a.element_type != b.element_type:
+        return False
+    if a.shape is None or b.shape is None:
+        return True
+    return len(a.shape) == len(b.shape) and all(
+        m is None or n is None or m == n for m, n in zip(a.shape, b.shape, strict=True)
+    )
+
+
+def join_types(a: Attribute, b: Attribute) -> Attribute:
+    """The narrowest type that holds both."""
+    if a == b:
+        return a
+    if isinstance(a, TensorType) and isinstance(b, TensorType) and type(a) is type(b):
+        shape = None
+        if a.shape is not None and b.shape is not None and len(a.shape) == len(b.shape):
+            shape = tuple(x if x == y else None for x, y in zip(a.shape, b.shape, strict=True))
+        element = a.element_type if a.element_type == b.element_type else None
+        return intern(type(a), (shape, element))
+    if isinstance(a, TupleType) and isinstance(b, TupleType) and len(a.data) == len(b.data):
+        return tuple_of([join_types(x, y) for x, y in zip(a.data, b.data, strict=True)])
+    if is_subtype(a, b):
+        return b
+    if is_subtype(b, a):
+        return a
+    if NONE in (a, b):
+        return optional_of(b if a == NONE else a)
+    if {a, b} <= {INT, FLOAT, NUMBER, BOOL}:
+        return NUMBER
+    if isinstance(a, OptionalType) or isinstance(b, OptionalType):
+        inner = [t.element_type if isinstance(t, OptionalType) else t for t in (a, b)]
+        return optional_of(join_types(inner[0], inner[1]))
+    return intern(UnionType, (a, b))

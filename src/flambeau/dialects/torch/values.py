@@ -34,6 +34,7 @@ from flambeau.dialects.torch.types import (
     VTensorType,
     intern,
     is_subtype,
+    may_be_the_same,
 )
 
 # --- Lists, tuples, dictionaries ---
@@ -43,7 +44,6 @@ class ListConstructOp(FunctionalOp):
     """A list of values."""
 
     name = "torch.prim.ListConstruct"
-    overload = "prim.ListConstruct"
 
     def verify_(self) -> None:
         self.expect_counts(len(self.operands), 1)
@@ -55,20 +55,12 @@ class ListConstructOp(FunctionalOp):
                 raise VerifyException(f"{self.name}: an element of {list_type} cannot be {operand.type}")
 
 
-class TupleConstructOp(TorchOp):
+class TupleConstructOp(TemplateOp):
     """A tuple of values."""
 
     name = "torch.prim.TupleConstruct"
-    overload = "prim.TupleConstruct"
     traits = OBJECT_EFFECTS
-
-    def print(self, printer: Printer) -> None:
-        print_operands(printer, self.operands)
-        print_attributes(printer, self.attributes)
-        printer.print_string(" : ")
-        print_types(printer, self.operand_types)
-        printer.print_string(" -> ")
-        print_types(printer, self.result_types)
+    assembly = "{%*}{attrs} : {T*} -> {R*}"
 
     def verify_(self) -> None:
         self.expect_counts(len(self.operands), 1)
@@ -80,19 +72,12 @@ class TupleConstructOp(TorchOp):
                 raise VerifyException(f"{self.name}: {operand.type} is not a {element} of {tuple_type}")
 
 
-class UnpackOp(TorchOp):
+class UnpackOp(TemplateOp):
     """Base of the two ops that take a sequence apart."""
 
     traits = OBJECT_EFFECTS
+    assembly = "{%*}{attrs} : {T*} -> {R*}"
     operand_class: ClassVar[type[ListType] | type[TupleType]]
-
-    def print(self, printer: Printer) -> None:
-        print_operands(printer, self.operands)
-        print_attributes(printer, self.attributes)
-        printer.print_string(" : ")
-        print_types(printer, self.operand_types)
-        printer.print_string(" -> ")
-        print_types(printer, self.result_types)
 
     def verify_(self) -> None:
         self.expect_counts(1, len(self.results))
@@ -104,7 +89,6 @@ class ListUnpackOp(UnpackOp):
     """The elements of a list of known length."""
 
     name = "torch.prim.ListUnpack"
-    overload = "prim.ListUnpack"
     operand_class = ListType
 
 
@@ -112,7 +96,6 @@ class TupleUnpackOp(UnpackOp):
     """The elements of a tuple."""
 
     name = "torch.prim.TupleUnpack"
-    overload = "prim.TupleUnpack"
     operand_class = TupleType
 
     def verify_(self) -> None:
@@ -127,7 +110,6 @@ class DictConstructOp(TorchOp):
     """A dictionary; the operands are all keys, then all values."""
 
     name = "torch.prim.DictConstruct"
-    overload = "prim.DictConstruct"
     traits = OBJECT_EFFECTS
 
     @property
@@ -196,7 +178,6 @@ class DerefineOp(CastOp):
     """The same value seen through a wider type."""
 
     name = "torch.derefine"
-    overload = "derefine"
 
     def verify_(self) -> None:
         self.expect_counts(1, 1)
@@ -209,7 +190,6 @@ class StaticInfoCastOp(CastOp):
     """The same tensor with more or less of its shape and dtype known."""
 
     name = "torch.tensor_static_info_cast"
-    overload = "tensor_static_info_cast"
 
     def verify_(self) -> None:
         self.expect_counts(1, 1)
@@ -217,18 +197,8 @@ class StaticInfoCastOp(CastOp):
         if not isinstance(source, TensorType) or type(source) is not type(target):
             raise VerifyException(f"{self.name} takes a tensor to one of its own kind, not {source} to {target}")
         assert isinstance(target, TensorType)
-        if not _may_be_the_same(source, target):
+        if not may_be_the_same(source, target):
             raise VerifyException(f"{self.name}: no tensor is both a {source} and a {target}")
-
-
-def _may_be_the_same(a: TensorType, b: TensorType) -> bool:
-    if None not in (a.element_type, b.element_type) and a.element_type != b.element_type:
-        return False
-    if a.shape is None or b.shape is None:
-        return True
-    return len(a.shape) == len(b.shape) and all(
-        m is None or n is None or m == n for m, n in zip(a.shape, b.shape, strict=True)
-    )
 
 
 class CopyOp(TorchOp):
@@ -270,7 +240,6 @@ class CopyToValueTensorOp(CopyOp):
     """The contents of a mutable tensor, now, as a value."""
 
     name = "torch.copy.to_vtensor"
-    overload = "copy.to_vtensor"
     operand_class = NonValueTensorType
     result_class = VTensorType
 
@@ -279,7 +248,6 @@ class CopyToNonValueTensorOp(CopyOp):
     """A fresh mutable tensor that holds a value."""
 
     name = "torch.copy.to_tensor"
-    overload = "copy.to_tensor"
     operand_class = VTensorType
     result_class = NonValueTensorType
 
@@ -288,7 +256,6 @@ class OverwriteTensorContentsOp(TemplateOp):
     """Write a value into a mutable tensor."""
 
     name = "torch.overwrite.tensor.contents"
-    overload = "overwrite.tensor.contents"
     assembly = " {%0} overwrites {%1}{attrs} : {T0}, {T1}"
 
     def verify_(self) -> None:
@@ -317,30 +284,17 @@ class EnterOp(TemplateOp):
     """The start of a `with` block."""
 
     name = "torch.prim.Enter"
-    overload = "prim.Enter"
     assembly = " {%0}{attrs} : {T0}"
     implied_result_types = (NONE,)
 
 
-class LinearParamsCreateOp(TorchOp):
+class LinearParamsCreateOp(TemplateOp):
     """Packed parameters of a quantised linear layer, from a weight and, if there is one, a bias."""
 
     name = "torch.linear_params.create"
-    overload = "linear_params.create"
     traits = OBJECT_EFFECTS
-
-    def print(self, printer: Printer) -> None:
-        print_operands(printer, self.operands)
-        print_attributes(printer, self.attributes)
-        printer.print_string(" : ")
-        print_types(printer, self.operand_types)
-
-    @classmethod
-    def parse(cls, parser: Parser) -> Self:
-        unresolved = parse_operands(parser)
-        attributes = parser.parse_optional_attr_dict()
-        operands = parse_typed(parser, unresolved)
-        return cls.create(operands=operands, result_types=(intern(LinearParamsType, None),), attributes=attributes)
+    assembly = "{%*}{attrs} : {T*}"
+    implied_result_types = (intern(LinearParamsType, None),)
 
     def verify_(self) -> None:
         if len(self.operands) not in (1, 2) or not all(isinstance(t, TensorType) for t in self.operand_types):
@@ -351,7 +305,6 @@ class PromoteDtypesOp(FunctionalOp):
     """The dtype that operands of these ranks and dtypes have in common."""
 
     name = "torch.promote_dtypes"
-    overload = "promote_dtypes"
 
     def verify_(self) -> None:
         self.expect_counts(2, 1)
@@ -364,7 +317,6 @@ class UninitializedOp(TemplateOp):
     """A value that is never read, for a variable that only some paths set."""
 
     name = "torch.prim.Uninitialized"
-    overload = "prim.Uninitialized"
     traits = OBJECT_EFFECTS
     assembly = "{attrs} : {R0}"
 
@@ -373,7 +325,6 @@ class RuntimeAssertOp(TemplateOp):
     """Fails with a message unless the condition holds."""
 
     name = "torch.runtime.assert"
-    overload = "runtime.assert"
     property_names = ("message",)
     assembly = " {%0}, {str message}{attrs}"
     implied_operand_types = (BOOL,)
@@ -383,7 +334,6 @@ class LoadOp(TemplateOp):
     """The value of a TorchScript variable, before variables have become SSA values."""
 
     name = "torch.prim.Load"
-    overload = "prim.Load"
     property_names = ("name",)
     assembly = " {str name}{attrs} : {R0}"
 
@@ -392,7 +342,6 @@ class StoreOp(TemplateOp):
     """Sets a TorchScript variable."""
 
     name = "torch.prim.Store"
-    overload = "prim.Store"
     property_names = ("name",)
     assembly = " {str name}, {%0}{attrs} : {T0}"
 

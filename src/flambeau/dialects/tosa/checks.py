@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from math import prod
 
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, FloatAttr, IntegerAttr, TensorType, i1, i32, i64
 from xdsl.ir import Attribute, Operation
 
+from flambeau.dialects.declared.checks import same_count
 from flambeau.dialects.declared.ops import DeclaredOp, Shape, agree, category, elements_type, fits, shape
 from flambeau.dialects.tosa.attributes import ShapeType
 
@@ -138,14 +138,8 @@ def _known(sizes: Iterable[int]) -> Shape:
 
 
 def reshape(op: DeclaredOp) -> None:
-    before, after = shape(op.tensor(0)) or (), shape(op.result_tensor()) or ()
-    op.expect_shape(_known(sizes_of(op, 1, len(after))))
-    if None not in before and None not in after and _count(before) != _count(after):
-        op.wrong(f"the number of elements stays, got {op.tensor(0)} and {op.result_tensor()}")
-
-
-def _count(sizes: Iterable[int | None]) -> int:
-    return prod(s for s in sizes if s is not None)
+    op.expect_shape(_known(sizes_of(op, 1, len(shape(op.result_tensor()) or ()))))
+    same_count(op)
 
 
 def pad(op: DeclaredOp) -> None:

@@ -2,8 +2,7 @@
 
 WORKAROUND(iree==3.13): its sine and cosine lose digits from 1e3 on, and all of them for small negative numbers; it has
 no error function of 64 bits. So whole turns are taken away before a sine, and erf is a series. It can go when
-`test_the_sine_of_a_great_angle`, `test_the_sine_of_a_small_negative_angle` and `test_the_f64_error_function` in
-tests/engines/test_iree_bugs.py pass.
+`test_the_sine_of_an_angle` and `test_the_f64_error_function` in tests/engines/test_iree_bugs.py pass.
 """
 
 from __future__ import annotations

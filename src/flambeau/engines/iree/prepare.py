@@ -14,6 +14,7 @@ from flambeau.engines.iree import (
     functions,
     gathers,
     grouped_convolutions,
+    loop_starts,
     products,
     rows,
     scatters,
@@ -23,6 +24,7 @@ from flambeau.engines.iree import (
     truth_reductions,
     truth_values,
     whole_numbers,
+    whole_ops,
 )
 from flambeau.engines.iree.constants import constants_to_tensors
 from flambeau.engines.iree.growing import is_growing_loop
@@ -32,10 +34,12 @@ from flambeau.engines.iree.registers import passes_narrow_numbers, widen_argumen
 
 REWRITES: tuple[Callable[[ModuleOp], ModuleOp], ...] = (
     checks.REWRITE,
+    whole_ops.REWRITE,
     functions.REWRITE,
     stablehlo_ops.DYNAMIC_OPS,
-    slice_writes.REWRITE,
     scatters.REWRITE,
+    loop_starts.REWRITE,
+    slice_writes.REWRITE,
     complex_pads.REWRITE,
     complex_constants.REWRITE,
     constants_to_tensors,

@@ -3,8 +3,8 @@
 WORKAROUND(iree==3.13): `stablehlo.scatter` writes in place, into the buffer of an argument even, which the updates may
 be read from; it moves reshapes into the indices, whose shape it then finds wrong; and at dynamic sizes it gives wrong
 numbers. So the updates are scattered into a constant, with a barrier before the indices, and the result is combined
-with the operand; a dynamic scatter is sorted in linalg. It can go when
-`test_a_scatter_into_an_argument` and `test_a_scatter_of_dynamic_size` in tests/engines/test_iree_bugs.py pass.
+with the operand; a dynamic scatter is sorted in linalg. It can go when `test_a_scatter_into_an_argument` in
+tests/engines/test_iree_bugs.py passes, and tests/lowering/linalg/test_scatter.py without it on StableHLO.
 """
 
 from __future__ import annotations

@@ -98,8 +98,8 @@ def _repetitions(op: Operation) -> list[int]:
 def _sized_ops(module: ModuleOp) -> Iterator[Operation]:
     """WORKAROUND(iree==3.13): averages of a dynamic plane, and repetitions of several dynamic dims.
 
-    The compiler does not take them. They can go when `test_the_average_of_a_dynamic_plane` and
-    `test_the_repetition_of_two_dynamic_dims` in tests/engines/test_iree_bugs.py pass.
+    The compiler does not take them. They can go when `test_an_op_of_this_form` in tests/engines/test_iree_bugs.py
+    passes for them.
     """
     for op in module.walk():
         if op.name == "tosa.avg_pool2d":

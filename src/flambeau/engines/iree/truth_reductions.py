@@ -1,8 +1,8 @@
-"""Reductions of dynamic tensors to one truth value, along one dim.
+"""Reductions of a computed tensor to one truth value, along one dim.
 
-WORKAROUND(iree==3.13): the compiler runs out of stack when it reduces booleans along a dynamic dim and another one. So
-the dims are made one first. It can go when `test_a_truth_value_of_a_dynamic_matrix` in tests/engines/test_iree_bugs.py
-passes.
+WORKAROUND(iree==3.13): where booleans are computed and reduced along several dims, the compiler puts the computed ones
+on the stack, whatever their number, and refuses the program. So the dims are made one first. It can go when
+`test_a_truth_value_of_computed_positions` in tests/engines/test_iree_bugs.py passes.
 """
 
 from __future__ import annotations
@@ -23,12 +23,11 @@ from flambeau.lowering.whole.values import shape_of
 
 def _found(module: ModuleOp) -> Iterator[Operation]:
     for op in module.walk():
-        if not isinstance(op, GenericOp) and op.name != "stablehlo.reduce":
-            continue
-        if [v.type for v in op.results] != [TensorType(i1, [])]:
-            continue
-        sizes = shape_of(op.operands[0])
-        if len(sizes) > 1 and None in sizes and (not isinstance(op, GenericOp) or _is_plain(op)):
+        if isinstance(op, GenericOp):
+            is_reduction = _is_plain(op)
+        else:
+            is_reduction = op.name == "stablehlo.reduce"
+        if is_reduction and [v.type for v in op.results] == [TensorType(i1, [])] and len(shape_of(op.operands[0])) > 1:
             yield op
 
 
@@ -42,7 +41,8 @@ def _is_plain(op: GenericOp) -> bool:
     )
 
 
-def _flat(op: Any) -> None:
+def _flatten(op: Any) -> None:
+    """Collapse the operand; the body stays."""
     b = builder_before(op)
     x = Tensor(op.operands[0], dtype_of(op.operands[0]))
     op.operands[0] = b.reshape(x, [b.product(b.sizes(x))]).value
@@ -54,4 +54,4 @@ def _flat(op: Any) -> None:
         op.properties["dimensions"] = i64_array((0,))
 
 
-REWRITE = Rewrite(_found, _flat)
+REWRITE = Rewrite(_found, _flatten)

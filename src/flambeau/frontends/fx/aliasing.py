@@ -18,13 +18,8 @@ from flambeau.ir.sharing import Sharing
 # In-place in name only: they change how autograd sees the tensor, never its contents.
 HARMLESS = frozenset({"aten.detach_", "aten.requires_grad_", "aten.resolve_conj", "aten.alias"})
 
-# In place, but on the tensor's shape and not on its contents: the object becomes another view of its storage.
-RESHAPING = {
-    "aten.squeeze_": "aten.squeeze", "aten.squeeze_.dim": "aten.squeeze.dim", "aten.squeeze_.dims": "aten.squeeze.dims",
-    "aten.unsqueeze_": "aten.unsqueeze", "aten.t_": "aten.t", "aten.transpose_": "aten.transpose.int",
-    "aten.swapaxes_": "aten.swapaxes", "aten.swapdims_": "aten.swapdims", "aten.resize_": "aten.resize",
-    "aten.resize_as_": "aten.resize_as", "aten.as_strided_": "aten.as_strided",
-}  # fmt: skip
+RESHAPING = {name: form for name, form in registry.inplace_views().items() if name not in HARMLESS}
+"""In place, but on the tensor's shape and not on its contents: the object becomes another view of its storage."""
 
 
 def op_name(target: Any) -> str:
@@ -81,7 +76,7 @@ def written_by(node: Node) -> Iterator[Node]:
         yield from (a for a in statistics_of(schema, node) if isinstance(a, Node))
     if schema is None or not schema.is_mutable or schema.name in HARMLESS | RESHAPING.keys():
         return
-    yield from _arguments_where(node, schema, lambda a: a.alias is not None and a.alias.is_write)
+    yield from _arguments_where(node, schema, lambda a: a.is_written)
 
 
 def is_written_later(node: Node, aliasing: Aliasing) -> bool:
@@ -94,19 +89,11 @@ def is_written_later(node: Node, aliasing: Aliasing) -> bool:
     return False
 
 
-# Norms that write their running mean and variance in training, of which not all schemas tell, and the argument that
-# says whether this is training. Those with none have schemas that say that they write.
-_TRAINED = {
-    "aten.batch_norm": "training", "aten.native_batch_norm": "training", "aten._native_batch_norm_legit": None,
-    "aten.instance_norm": "use_input_stats", "aten._batch_norm_with_update": None,
-}  # fmt: skip
-
-
 def updates_statistics(schema: Schema, node: Node) -> bool:
     """Whether this is a norm in training: it writes its running mean and variance."""
-    if schema.name not in _TRAINED:
+    if schema.name not in registry.TRAINING_FLAGS:
         return False
-    flag = _TRAINED[schema.name]
+    flag = registry.TRAINING_FLAGS[schema.name]
     is_training = flag is None or _given(schema, node, flag) is True
     return is_training and (schema.name == "aten.batch_norm" or any(v is not None for v in statistics_of(schema, node)))
 

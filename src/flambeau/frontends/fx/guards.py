@@ -16,7 +16,6 @@ from xdsl.ir import SSAValue
 from flambeau.dialects.torch import registry
 from flambeau.dialects.torch.emitter import TorchEmitter
 from flambeau.dialects.torch.types import BOOL, INT
-from flambeau.frontends.fx.schemas import bind
 from flambeau.frontends.fx.types import known_size
 
 _RELATIONS = {
@@ -68,9 +67,10 @@ def _least_sizes(nodes: Iterable[Node]) -> list[Any]:
     import sympy
 
     schema = registry.schema("aten.slice.Tensor")
+    assert schema is not None
     least: dict[Any, int] = {}
     for node in nodes:
-        given = bind(schema, node) if node.target is torch.ops.aten.slice.Tensor and schema is not None else None
+        given = schema.bind(node.args, node.kwargs) if node.target is torch.ops.aten.slice.Tensor else None
         if given is None:
             continue
         source, dim, *bounds = given

@@ -7,34 +7,15 @@ from typing import Any
 
 from torch.fx import Node
 
-from flambeau.dialects.torch.schema import REQUIRED, Schema
+from flambeau.dialects.torch.schema import Schema, parse_schema
 from flambeau.frontends.fx.types import Problem
-
-
-def bind(schema: Schema, node: Node) -> list[Any] | None:
-    """A node's arguments in the schema's order, defaults filled in; None if they do not fit it."""
-    if len(node.args) > len(schema.arguments) or any(k not in schema.index for k in node.kwargs):
-        return None
-    given: list[Any] = []
-    for i, argument in enumerate(schema.arguments):
-        if i < len(node.args):
-            given.append(node.args[i])
-        elif argument.name in node.kwargs:
-            given.append(node.kwargs[argument.name])
-        elif argument.default is not REQUIRED:
-            given.append(argument.default)
-        else:
-            return None
-    return given
 
 
 def foreign_schema(name: str, target: Any, node: Node) -> tuple[Schema, list[Any]]:
     """The schema of an op that the snapshot lacks (custom, or another torch version), from the op itself."""
-    from flambeau.dialects.torch.schema import parse_schema
-
     text = str(target._schema)
     schema = parse_schema(name, text[text.index("(") :])
-    given = bind(schema, node)
+    given = schema.bind(node.args, node.kwargs)
     if given is None:
         raise Problem(f"the call does not fit the schema {text}", "This is a malformed graph.")
     return schema, given
@@ -42,14 +23,15 @@ def foreign_schema(name: str, target: Any, node: Node) -> tuple[Schema, list[Any
 
 SEVERAL_VIEWS = frozenset({
     "aten.tensor_split.sections", "aten.tensor_split.indices", "aten.hsplit.int", "aten.hsplit.array",
-    "aten.vsplit.int", "aten.vsplit.array", "aten.dsplit.int", "aten.dsplit.array",
+    "aten.vsplit.int", "aten.vsplit.array", "aten.dsplit.int", "aten.dsplit.array", "aten.moveaxis.intlist",
+    "aten.linalg_diagonal", "aten.positive",
 })  # fmt: skip
-"""Lists of views that are taken apart where somebody writes to one."""
+"""Lists of views, and views by other names, that are taken apart where somebody writes to one."""
 
 
 def writes_results(schema: Schema) -> bool:
     """Whether an op is one that writes its results into arguments: `out=`."""
-    written = [a for a in schema.arguments if a.alias is not None and a.alias.is_write]
+    written = [a for a in schema.arguments if a.is_written]
     return bool(written) and all(a.kwarg_only and a.type.is_tensor and not a.type.is_list for a in written)
 
 

@@ -46,7 +46,7 @@ def _given_back(node: Node) -> Node | None:
     if schema.is_mutable:
         written = [call.args[0]] if schema.is_inplace_variant else []
         if writes_results(schema):
-            written = [call.kwargs.get(a.name) for a in schema.arguments if a.alias is not None and a.alias.is_write]
+            written = [call.kwargs.get(a.name) for a in schema.arguments if a.is_written]
         at = index if isinstance(index, int) else 0
         found = written[at] if at < len(written) else None
         return found if isinstance(found, Node) else None

@@ -63,24 +63,6 @@ def type_of(meta: Any, value_semantics: bool = True) -> Attribute:
     raise Problem(f"a value of type {type(meta).__name__} has no torch dialect type", "")
 
 
-def join_types(types: Sequence[Attribute]) -> Attribute:
-    """The tightest tensor type that covers all: differing dims become unknown."""
-    tensors = [t for t in types if isinstance(t, TensorType)]
-    if not tensors:
-        return vtensor()
-    cls = type(tensors[0])
-    ranks = {t.rank for t in tensors}
-    elements = {t.element_type for t in tensors}
-    element = elements.pop() if len(elements) == 1 else None
-    if len(ranks) != 1 or None in ranks:
-        shape = None
-    else:
-        shape = tuple(dims[0] if len(set(dims)) == 1 else None for dims in zip(*(t.shape or () for t in tensors)))
-    if len(set(types)) == 1:
-        return types[0]
-    return cls((shape, element))
-
-
 def list_element_type(types: Sequence[Attribute], optional: bool) -> Attribute:
     tensors = [t for t in types if isinstance(t, TensorType)]
     if not optional and len(set(types)) == 1:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from flambeau.frontends.nn import initialize
-from flambeau.frontends.nn.lazy import np
-from flambeau.frontends.nn.values import StoredTensor
+from flambeau.frontends.nn.core import seed as initialize
+from flambeau.frontends.nn.core.lazy import np
+from flambeau.frontends.nn.core.values import StoredTensor
 
 if TYPE_CHECKING:
     from numpy.random import Generator

@@ -21,6 +21,7 @@ from flambeau.dialects.torch.ops import BindSymbolicShapeOp, CopyToValueTensorOp
 from flambeau.dialects.torch.schema import Schema, SchemaType
 from flambeau.dialects.torch.types import ListType, NonValueTensorType, TensorType, to_value
 from flambeau.frontends.fx.importer import GraphImporter
+from flambeau.frontends.nn.functions import MEMORY_FORMATS
 from flambeau.infer.builder import python_value
 from flambeau.infer.rules import Meta, Unknown
 from flambeau.ir import dtypes
@@ -84,9 +85,7 @@ def python_argument(type_: SchemaType, value: Any) -> Any:
     return value
 
 
-_MEMORY_FORMATS = {
-    0: torch.contiguous_format, 1: torch.preserve_format, 2: torch.channels_last, 3: torch.channels_last_3d,
-}  # fmt: skip
+_MEMORY_FORMATS = {code: getattr(torch, name) for name, code in MEMORY_FORMATS.items()}
 
 
 def infer_with_pytorch(schema: Schema, metas: Sequence[Any]) -> Any:

@@ -64,34 +64,49 @@ def first_not_below(b: RuleBuilder, ascending: Tensor, target: Element) -> Eleme
     return b.while_loop([b.element(0, dtypes.int64), size], lambda low, high: low < high, halve)[0]
 
 
-def doubling_passes(
-    b: RuleBuilder, x: Tensor, step: Callable[[Element, Callable[[Element], Element], Element], Element]
-) -> Tensor:
-    """log2(n) parallel passes over a 1-d int64 tensor, of width 1, 2, 4 ...
+Read = Callable[[Element], Element]
+"""The element at a position along a dim."""
 
-    `step(width, read, position)` computes an element from those of the pass before, which `read(position)` gives.
+
+def doubling_passes(
+    b: RuleBuilder, x: Tensor, dim: int, step: Callable[[Sequence[SSAValue], Element, Read], Element]
+) -> Tensor:
+    """log2(n) parallel passes over a dim, of width 1, 2, 4 ...
+
+    `step(at, width, read)` computes the element at the indices `at` from those of the pass before, which
+    `read(position)` gives, at that position along the dim.
     """
-    size = b.size(x, 0)
+    sizes = b.sizes(x)
+
+    def one_pass(before: Tensor, width: Element) -> Tensor:
+        def body(*at: SSAValue) -> Element:
+            def read(position: Element) -> Element:
+                return b.load(before, [b.as_index(position) if i == dim else p for i, p in enumerate(at)])
+
+            return step(at, width, read)
+
+        return b.generate(sizes, x.dtype, body)
 
     def turn(number: SSAValue, carried: list[Tensor]) -> list[Tensor]:
-        width = b.element(1, dtypes.int64) << b.scalar(number)
+        return [one_pass(carried[0], b.element(1, dtypes.int64) << b.scalar(number))]
 
-        def read(position: Element) -> Element:
-            return b.load(carried[0], [b.as_index(position)])
-
-        return [b.generate([size], dtypes.int64, lambda i: step(width, read, b.scalar(i)))]
-
-    return b.loop(0, b.doublings(size), [x], turn)[0]
+    turns = b.doublings(sizes[dim])
+    if not isinstance(turns, int):
+        return b.loop(0, turns, [x], turn)[0]
+    for number in range(turns):
+        x = one_pass(x, b.element(1 << number, dtypes.int64))
+    return x
 
 
 def prefix_sum(b: RuleBuilder, x: Tensor) -> Tensor:
     """The inclusive running sum of a 1-d int64 tensor."""
 
-    def add_from_before(width: Element, read: Callable[[Element], Element], here: Element) -> Element:
+    def add_from_before(at: Sequence[SSAValue], width: Element, read: Read) -> Element:
+        here = b.scalar(at[0])
         before = here - width
         return read(here) + (before >= 0).select(read(before.maximum(0)), 0)
 
-    return doubling_passes(b, x, add_from_before)
+    return doubling_passes(b, x, 0, add_from_before)
 
 
 def true_positions(b: RuleBuilder, mask: Tensor) -> list[Tensor]:

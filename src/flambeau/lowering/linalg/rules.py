@@ -18,6 +18,10 @@ from flambeau.lowering.verbs import RuleBuilder
 LINALG_RULES = RuleTable("linalg")
 linalg_rule = LINALG_RULES
 
+LOOP_RULES = RuleTable("loop nests")
+"""Rules for ops that other targets decompose, or have an op for: what only a loop nest can say."""
+loop_rule = LOOP_RULES
+
 
 def pointwise(
     *names: str, inputs: str = "result", guard: Callable[..., None] | None = None

@@ -29,7 +29,6 @@ from flambeau.lowering.linalg.index import (
     OUT_OF_RANGE,
     at_least_1d,
     check_within,
-    doubling_passes,
     first_not_below,
     indexing,
     linear,
@@ -38,6 +37,7 @@ from flambeau.lowering.linalg.index import (
     wrapped,
 )
 from flambeau.lowering.linalg.rules import linalg_rule
+from flambeau.lowering.linalg.sort import merge_sort
 from flambeau.lowering.verbs import RuleBuilder
 
 FEW = 4
@@ -124,7 +124,8 @@ def _walk_sorted(
     """Sort the updates by their rows; each element finds its run of them, and walks it."""
     sizes, count = b.sizes(x), b.size(rows, 0)
     # Row and number of the update in one integer, so that updates of a row stay in order.
-    updates = merge_sort(b, b.map_indexed([rows], [count], dtypes.int64, lambda at, e: e * _TAG + b.scalar(at[0])))
+    tagged = b.map_indexed([rows], [count], dtypes.int64, lambda at, e: e * _TAG + b.scalar(at[0]))
+    updates = merge_sort(b, tagged, 0, lambda at, p, q: p <= q)
     ends = b.add(b.product([sizes[d] for d in dims]), 1)
     firsts = b.generate([ends], dtypes.int64, lambda i: first_not_below(b, updates, b.scalar(i) * _TAG))
 
@@ -143,31 +144,6 @@ def _walk_sorted(
         return how.finish(old, new, end - first)
 
     return b.generic([], [], [x], [tuple(range(x.rank))], x.rank, walk)[0]
-
-
-def merge_sort(b: RuleBuilder, x: Tensor) -> Tensor:
-    """A 1-d int64 tensor in ascending order."""
-    total = b.element(b.size(x, 0), dtypes.int64)
-
-    def merge(width: Element, read: Callable[[Element], Element], here: Element) -> Element:
-        """Merge neighbouring sorted runs: each output finds how much of each run comes before it."""
-        left = here & -(width * 2)
-        right = (left + width).minimum(total)
-        end = (left + width * 2).minimum(total)
-        before = here - left
-
-        def halve(low: Element, high: Element) -> tuple[Element, Element]:
-            middle = (low + high).trunc_divide(2)
-            goes_first = read(left + middle) <= read(right + before - 1 - middle)
-            return goes_first.select(middle + 1, low), goes_first.select(high, middle)
-
-        low, high = (before - (end - right)).maximum(0), before.minimum(right - left)
-        from_left = b.while_loop([low, high], lambda low, high: low < high, halve)[0]
-        a, c = left + from_left, right + before - from_left
-        next_left, next_right = (read(i.minimum(total - 1)) for i in (a, c))
-        return ((a < right) & ((c >= end) | (next_left <= next_right))).select(next_left, next_right)
-
-    return doubling_passes(b, x, merge)
 
 
 def _static_unravel(k: int, sizes: Sequence[Size]) -> list[Size]:

@@ -16,7 +16,7 @@ from flambeau.lowering.stablehlo.scalars import scalars_to_tensors
 from flambeau.lowering.whole.rules import layered, refusals
 from flambeau.passes.dead_code import eliminate_dead_code
 
-FAMILIES = ("matmul", "conv")
+FAMILIES = ("matmul", "conv", "sort", "fft")
 """The modules of this folder that add rules to the table."""
 
 

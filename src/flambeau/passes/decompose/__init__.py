@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Container
 
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
@@ -15,6 +15,7 @@ from flambeau.infer.builder import TorchBuilder, python_value
 from flambeau.infer.rules import InferenceError
 from flambeau.ir.builder import erase
 from flambeau.ir.conversion import Conversion, RuleTable
+from flambeau.passes.dead_code import eliminate_dead_code
 from flambeau.passes.decompose.rules import DECOMPOSITIONS
 
 FAMILIES = (
@@ -75,9 +76,32 @@ class Decomposition(Conversion):
         """The op stays as it is."""
 
 
+PRIMITIVES = frozenset(
+    {"aten.sort", "aten.sort.stable", "aten._fft_c2c", "aten._fft_r2c", "aten._fft_c2r"}
+)  # fmt: skip
+"""Ops that the backend contract admits whole, though they have a decomposition: some targets have an op for them."""
+
+
 def decompose(module: ModuleOp, keep: Collection[str] = ()) -> ModuleOp:
-    """Apply the decompositions to a module in place, but for the ops named in `keep`."""
-    is_kept = selects(keep)
+    """Apply the decompositions to a module in place, but for primitives and the ops named in `keep`."""
+    is_named = selects(keep)
+    return _apply(module, lambda name: name in PRIMITIVES or is_named(name))
+
+
+def legalize(module: ModuleOp, native: Container[str]) -> ModuleOp:
+    """Decompose the primitives that a target does not take whole.
+
+    `native` has the overloads that it does take, by name. Gives the module itself if there is nothing to do, or else a
+    copy that has been rewritten.
+    """
+    if not any(
+        isinstance(op, TorchOp) and op.overload in PRIMITIVES and op.overload not in native for op in module.walk()
+    ):
+        return module
+    return eliminate_dead_code(_apply(module.clone(), lambda name: name in native))
+
+
+def _apply(module: ModuleOp, is_kept: Callable[[str], bool]) -> ModuleOp:
     for function in module.ops:
         if isinstance(function, func.FuncOp):
             for block in function.body.blocks:

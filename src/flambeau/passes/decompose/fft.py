@@ -60,7 +60,7 @@ def c2r(t: TorchBuilder, x: SSAValue, dims: Sequence[int], normalization: int, l
     cos, sin = _matrix(t, given, last_dim_size, last_dim_size, t.dtype(parts[0]), mirrored=True)
     real, imaginary = (t.transpose(p, last, -1) for p in parts)
     result = t.transpose(t.sub(t.matmul(real, cos), t.matmul(imaginary, sin)), last, -1)
-    return t.mul(result, _factor([*_lengths(t, x, others), last_dim_size], normalization))
+    return t.mul(result, scale([*_lengths(t, x, others), last_dim_size], normalization))
 
 
 def _parts(t: TorchBuilder, x: SSAValue) -> Pair:
@@ -75,13 +75,14 @@ def _lengths(t: TorchBuilder, x: SSAValue, dims: Sequence[int]) -> list[int]:
     return lengths
 
 
-def _factor(lengths: Sequence[int], normalization: int) -> float:
+def scale(lengths: Sequence[int], normalization: int) -> float:
+    """The factor of a transform over these lengths; `normalization` is PyTorch's number for it."""
     count = math.prod(lengths)
     return 1 / math.sqrt(count) if normalization == BY_ROOT else 1 / count if normalization == BY_LENGTH else 1.0
 
 
 def _scaled(t: TorchBuilder, parts: Pair, lengths: Sequence[int], normalization: int) -> SSAValue:
-    factor = _factor(lengths, normalization)
+    factor = scale(lengths, normalization)
     return t.complex(*(parts if factor == 1 else (t.mul(p, factor) for p in parts)))
 
 

@@ -128,3 +128,29 @@ def masked_index(
 def _clamped(t: TorchBuilder, index: SSAValue, size: Any) -> SSAValue:
     count = t.full([], size, dtype=dtypes.int64)
     return t.maximum(t.minimum(index, t.sub(count, 1)), t.neg(count))
+
+
+@decomposition("aten.take_along_dim")
+def take_along_dim(t: TorchBuilder, x: SSAValue, indices: SSAValue, dim: int | None) -> SSAValue:
+    """Read one element for each index along a dim; both tensors broadcast in the others."""
+    if dim is None:
+        return t.gather(t.reshape(x, [-1]), 0, t.reshape(indices, [-1]))
+    sizes, counts = t.shape(x), t.shape(indices)
+    if len(sizes) != len(counts) or t.dtype(indices) is not dtypes.int64:
+        raise Unsupported("take_along_dim wants 64-bit indices with as many dims as the tensor")
+    at = dim % max(len(sizes), 1)
+    common = [n if m == 1 or (isinstance(n, int) and n != 1) else m for m, n in zip(sizes, counts, strict=True)]
+    picked = t.expand(indices, [*common[:at], *counts[at : at + 1], *common[at + 1 :]])
+    source = t.expand(x, [*common[:at], *sizes[at : at + 1], *common[at + 1 :]])
+    # As in PyTorch, an index below zero counts from the end.
+    return t.gather(source, dim, t.remainder(picked, sizes[at] if sizes else 1))
+
+
+@decomposition("aten.msort")
+def msort(t: TorchBuilder, x: SSAValue) -> SSAValue:
+    return t.sort(x, 0)[0]
+
+
+@decomposition("aten.argsort.stable")
+def argsort(t: TorchBuilder, x: SSAValue, stable: bool, dim: int, descending: bool) -> SSAValue:
+    return t.sort(x, stable=stable, dim=dim, descending=descending)[1]

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from xdsl.ir import SSAValue
 
 from flambeau.diagnostics import Unsupported
-from flambeau.infer.builder import TorchBuilder
+from flambeau.infer.builder import TorchBuilder, meta_of
+from flambeau.infer.matmul import einsum_labels
+from flambeau.infer.rules import promoted
 from flambeau.ir import dtypes
-from flambeau.passes.decompose.rules import decomposition
+from flambeau.passes.decompose.rules import decomposition, require_size, times
 
 
 @decomposition("aten._grouped_mm")
@@ -42,3 +45,153 @@ def experts(t: TorchBuilder, x: SSAValue, weights: SSAValue, ends: SSAValue) -> 
         at = t.expand(t.view(group, [1, rows, 1]), [1, rows, out])
         result = t.squeeze(t.gather(products, 0, at), 0)
     return t.where(has_group, result, t.zeros_like(result))
+
+
+@decomposition("aten.vdot")
+def vdot(t: TorchBuilder, x: SSAValue, y: SSAValue) -> SSAValue:
+    if t.dtype(x) is not t.dtype(y):
+        raise Unsupported(f"vdot of {t.dtype(x)} and {t.dtype(y)}")
+    return t.dot(t.conj_physical(x) if t.dtype(x).is_complex else x, y)
+
+
+@decomposition("aten.addr")
+def addr(t: TorchBuilder, x: SSAValue, a: SSAValue, b: SSAValue, beta: Any, alpha: Any) -> SSAValue:
+    """Add the outer product of two vectors; with a `beta` of 0 what it is added to does not count, even if NaN."""
+    [rows], [columns] = t.shape(a), t.shape(b)
+    x = t.expand(x, [rows, columns])
+    product = t.mul(t.unsqueeze(a, 1), b)
+    dtype = promoted(meta_of(x), meta_of(product))
+    if dtype.is_bool:
+        product = product if alpha else t.zeros_like(product)
+        return t.logical_or(x, product) if beta else product
+    for number in (beta, alpha):
+        if dtype.is_integral and isinstance(number, float):
+            raise Unsupported(f"addr of {dtype} with a factor of {number}")
+    product = t.to(t.mul(product, alpha), dtype)
+    return product if beta == 0 else t.add(t.mul(x, beta), product)
+
+
+@decomposition("aten.bilinear")
+def bilinear(t: TorchBuilder, x: SSAValue, y: SSAValue, weight: SSAValue, bias: SSAValue | None) -> SSAValue:
+    """Multiply each x by all matrices at once, and what comes out by its y."""
+    outputs, rows, columns = t.shape(weight)
+    if not t.dtype(x) is t.dtype(y) is t.dtype(weight):
+        raise Unsupported("bilinear of tensors whose dtypes differ")
+    for one, other in zip(t.shape(x)[:-1], t.shape(y)[:-1], strict=True):
+        require_size(t, one, "eq", other, "the inputs of bilinear must have the same batch dims")
+    require_size(t, t.shape(x)[-1], "eq", rows, "the first input of bilinear must fit its weight")
+    require_size(t, t.shape(y)[-1], "eq", columns, "the second input of bilinear must fit its weight")
+    dtype = t.dtype(x)
+    x, y, weight = (t.to(v, dtype.compute) for v in (x, y, weight))  # What is left of one product is a factor again.
+    matrix = t.reshape(t.permute(weight, [1, 0, 2]), [rows, times(t, outputs, columns)])
+    half = t.reshape(t.matmul(x, matrix), [*t.shape(x)[:-1], outputs, columns])
+    result = t.to(t.sum(t.mul(half, t.unsqueeze(y, -2)), [-1]), dtype)
+    return result if bias is None else t.add(result, bias)
+
+
+@decomposition("aten.tensordot")
+def tensordot(t: TorchBuilder, x: SSAValue, y: SSAValue, left: Sequence[int], right: Sequence[int]) -> SSAValue:
+    """One product of matrices: the summed dims come last in the first operand, and first in the second."""
+    if t.dtype(x) is not t.dtype(y):
+        raise Unsupported(f"tensordot of {t.dtype(x)} and {t.dtype(y)}")
+    left, right = ([d % len(t.shape(v)) for d in dims] for v, dims in ((x, left), (y, right)))
+    for i, j in zip(left, right, strict=True):
+        x, y = _one_size(t, x, i, y, j)
+    rows = [d for d in range(len(t.shape(x))) if d not in left]
+    columns = [d for d in range(len(t.shape(y))) if d not in right]
+    sizes = [*(t.shape(x)[d] for d in rows), *(t.shape(y)[d] for d in columns)]
+    a, b = _folded(t, x, (rows, left)), _folded(t, y, (right, columns))
+    return t.reshape(t.mm(a, b), sizes)
+
+
+def _one_size(t: TorchBuilder, x: SSAValue, i: int, y: SSAValue, j: int) -> tuple[SSAValue, SSAValue]:
+    """Of two dims that are multiplied and summed, one of size 1 stands for all: the other is summed first."""
+    if t.shape(x)[i] == 1 != t.shape(y)[j]:
+        return x, t.sum(y, [j], True, dtype=t.dtype(y))
+    if t.shape(y)[j] == 1 != t.shape(x)[i]:
+        return t.sum(x, [i], True, dtype=t.dtype(x)), y
+    return x, y
+
+
+def _folded(t: TorchBuilder, x: SSAValue, parts: Sequence[Sequence[int]]) -> SSAValue:
+    """Permute the dims, and fold each group of them into one."""
+    order = [d for part in parts for d in part]
+    shape = t.shape(x)
+    x = x if order == sorted(order) else t.permute(x, order)
+    return t.reshape(x, [times(t, *(shape[d] for d in part)) for part in parts])
+
+
+# --- Einstein's notation ---
+
+Labelled = tuple[Any, list[str]]
+"""A tensor, and a label for each of its dims."""
+
+
+@decomposition("aten.einsum")
+def einsum(t: TorchBuilder, equation: str, tensors: Sequence[SSAValue], path: Sequence[int] | None) -> SSAValue:
+    """Multiply pairs as the path says, else from left to right; a pair with a summed dim is one batched product."""
+    inputs, output = einsum_labels(equation, [len(t.shape(x)) for x in tensors])
+    operands = [_diagonals(t, x, labels) for x, labels in zip(tensors, inputs, strict=True)]
+    pairs = [sorted(path[i : i + 2]) for i in range(0, len(path), 2)] if path else []
+    while len(operands) > 1:
+        i, j = pairs.pop(0) if pairs else (0, 1)
+        y, x = operands.pop(j), operands.pop(i)
+        later = set(output).union(*(labels for _, labels in operands))
+        operands.insert(len(operands) if path else 0, _product(t, x, y, later))
+    x, labels = _summed(t, operands[0], set(output))
+    order = [labels.index(label) for label in output]
+    return x if order == sorted(order) else t.permute(x, order)
+
+
+def _diagonals(t: TorchBuilder, x: SSAValue, labels: str) -> Labelled:
+    """Take the diagonal of dims that have the same label."""
+    found = list(labels)
+    while len(set(found)) != len(found):
+        label = next(c for c in found if found.count(c) > 1)
+        first, second = [i for i, c in enumerate(found) if c == label][:2]
+        require_size(t, t.shape(x)[first], "eq", t.shape(x)[second], "dims with one label must have one size")
+        x = t.diagonal(x, 0, first, second)
+        found = [c for i, c in enumerate(found) if i not in (first, second)] + [label]
+    return x, found
+
+
+def _summed(t: TorchBuilder, operand: Labelled, wanted: set[str]) -> Labelled:
+    x, labels = operand
+    dims = [i for i, c in enumerate(labels) if c not in wanted]
+    return (t.sum(x, dims), [c for c in labels if c in wanted]) if dims else operand
+
+
+def _product(t: TorchBuilder, left: Labelled, right: Labelled, later: set[str]) -> Labelled:
+    """Multiply two operands and sum over the labels that are not needed later."""
+    x, a = _summed(t, left, later | set(right[1]))
+    y, b = _summed(t, right, later | set(a))
+    inner = [c for c in a if c in b and c not in later]
+    for label in inner:
+        x, y = _one_size(t, x, a.index(label), y, b.index(label))
+    batch = [c for c in a if c in b and c in later]
+    rows, columns = [c for c in a if c not in b], [c for c in b if c not in a]
+    every = [*batch, *rows, *columns]
+    if not inner:
+        return t.mul(_aligned(t, x, a, every), _aligned(t, y, b, every)), every
+    mine, others = dict(zip(a, t.shape(x), strict=True)), dict(zip(b, t.shape(y), strict=True))
+    sizes = others | mine | {c: others[c] for c in batch if mine[c] == 1}
+    x = t.expand(x, [sizes[c] if c in batch else mine[c] for c in a]) if _spreads(batch, mine, sizes) else x
+    y = t.expand(y, [sizes[c] if c in batch else others[c] for c in b]) if _spreads(batch, others, sizes) else y
+    first = _folded(t, x, [[a.index(c) for c in part] for part in (batch, rows, inner)])
+    second = _folded(t, y, [[b.index(c) for c in part] for part in (batch, inner, columns)])
+    return t.reshape(t.bmm(first, second), [sizes[c] for c in every]), every
+
+
+def _spreads(labels: Sequence[str], have: dict[str, Any], want: dict[str, Any]) -> bool:
+    """Whether a dim of size 1 stands for more."""
+    return any(have[c] == 1 and not (isinstance(want[c], int) and want[c] == 1) for c in labels)
+
+
+def _aligned(t: TorchBuilder, x: Any, labels: Sequence[str], every: Sequence[str]) -> SSAValue:
+    """The tensor with its dims in this order, and dims of size 1 where it lacks one."""
+    order = [labels.index(c) for c in every if c in labels]
+    x = x if order == sorted(order) else t.permute(x, order)
+    for i, c in enumerate(every):
+        if c not in labels:
+            x = t.unsqueeze(x, i)
+    return x

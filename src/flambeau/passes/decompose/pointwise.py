@@ -8,10 +8,11 @@ from typing import Any
 from xdsl.ir import SSAValue
 
 from flambeau.diagnostics import Unsupported
+from flambeau.dialects.torch.aliases import alias_overloads
 from flambeau.infer.builder import TorchBuilder, meta_of
-from flambeau.infer.rules import promoted
+from flambeau.infer.rules import floating, promoted
 from flambeau.ir import dtypes
-from flambeau.passes.decompose.rules import decomposition
+from flambeau.passes.decompose.rules import decomposition, over, require_size, times
 
 
 def _promoted(t: TorchBuilder, x: SSAValue, y: SSAValue) -> tuple[SSAValue, SSAValue]:
@@ -41,8 +42,7 @@ def logaddexp2(t: TorchBuilder, x: SSAValue, y: SSAValue) -> SSAValue:
 
 @decomposition("aten.glu")
 def glu(t: TorchBuilder, x: SSAValue, dim: int) -> SSAValue:
-    half = t.shape(x)[dim]
-    middle = half // 2 if isinstance(half, int) else t.op("aten.floordiv.int", (half, t.constant(2)), (half.type,))[0]
+    middle = over(t, t.shape(x)[dim], 2)
     return t.mul(t.slice(x, dim, 0, middle), t.sigmoid(t.slice(x, dim, middle)))
 
 
@@ -88,3 +88,82 @@ def angle(t: TorchBuilder, x: SSAValue) -> SSAValue:
     if not t.dtype(x).is_float:
         return turned
     return t.where(t.isnan(x), x, t.to(turned, t.dtype(x)))
+
+
+# --- By another name ---
+
+LOWERED = frozenset({"aten.absolute", "aten.moveaxis.int", "aten.true_divide.Tensor", "aten.det", "aten.inverse"})
+"""Aliases that have rules of their own in the lowerings, or that are names of ops which nothing takes."""
+
+
+def _renamed(name: str, real: str) -> None:
+    """The same op by its other name, with the types that are known of its results."""
+
+    def rename(t: TorchBuilder, *_: Any) -> tuple[SSAValue, ...]:
+        op = t.before
+        assert op is not None
+        return tuple(t.op(real, op.operands, [r.type for r in op.results]))
+
+    decomposition(name)(rename)
+
+
+for _name, _real in alias_overloads().items():
+    if _name not in LOWERED:
+        _renamed(_name, _real)
+
+
+@decomposition("aten.max.other")
+def max_other(t: TorchBuilder, x: SSAValue, y: SSAValue) -> SSAValue:
+    return t.maximum(x, y)
+
+
+@decomposition("aten.min.other")
+def min_other(t: TorchBuilder, x: SSAValue, y: SSAValue) -> SSAValue:
+    return t.minimum(x, y)
+
+
+@decomposition("aten.positive")
+def positive(t: TorchBuilder, x: SSAValue) -> SSAValue:
+    return x
+
+
+# --- Powers and remainders ---
+
+
+@decomposition("aten.float_power.Tensor_Scalar", "aten.float_power.Tensor_Tensor", "aten.float_power.Scalar")
+def float_power(t: TorchBuilder, x: Any, exponent: Any) -> SSAValue:
+    """Raise to a power in 64-bit floats, or in complex numbers of such where one operand is complex."""
+    operands = (x, exponent)
+    is_complex = any(t.dtype(v).is_complex if isinstance(v, SSAValue) else isinstance(v, complex) for v in operands)
+    wide = dtypes.complex128 if is_complex else dtypes.float64
+    return t.pow(*(t.to(v, wide) if isinstance(v, SSAValue) else float(v) for v in operands))
+
+
+@decomposition("aten.ldexp.Tensor")
+def ldexp(t: TorchBuilder, x: SSAValue, exponent: SSAValue) -> SSAValue:
+    dtype = floating(promoted(meta_of(x), meta_of(exponent)))
+    exponent = t.to(exponent, dtype if t.dtype(exponent).is_complex else dtype.real)
+    return t.mul(t.to(x, dtype), t.pow(2.0, exponent))
+
+
+@decomposition("aten.remainder.Scalar_Tensor")
+def remainder_of_number(t: TorchBuilder, number: Any, x: SSAValue) -> SSAValue:
+    dtype = promoted(meta_of(number), meta_of(x))
+    return t.remainder(t.full([], number, dtype=dtype), x)
+
+
+# --- Activations ---
+
+
+@decomposition("aten.prelu")
+def prelu(t: TorchBuilder, x: SSAValue, weight: SSAValue) -> SSAValue:
+    """Scale what is negative by one weight, or by one for each channel, which are dim 1."""
+    sizes, count = t.shape(x), times(t, *t.shape(weight))
+    if t.dtype(x) is not t.dtype(weight):
+        raise Unsupported(f"prelu of {t.dtype(x)} with weights of {t.dtype(weight)}")
+    if not (isinstance(count, int) and count == 1):
+        channels = sizes[1] if len(sizes) > 1 else 1
+        require_size(t, channels, "eq", count, "prelu needs one weight, or one for each channel")
+    if len(sizes) != len(t.shape(weight)):
+        weight = t.view(weight, [count if i == 1 else 1 for i in range(len(sizes))])
+    return t._prelu_kernel(x, weight)

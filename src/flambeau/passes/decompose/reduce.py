@@ -41,6 +41,33 @@ def pairwise_distance(t: TorchBuilder, x: SSAValue, y: SSAValue, p: float, eps: 
     return t.linalg_vector_norm(t.add(t.sub(x, y), eps), p, [-1], keepdim)
 
 
+@decomposition("aten.dist")
+def dist(t: TorchBuilder, x: SSAValue, y: SSAValue, p: float) -> SSAValue:
+    return t.linalg_vector_norm(t.sub(x, y), p)
+
+
+@decomposition("aten.linalg_vecdot")
+def vecdot(t: TorchBuilder, x: SSAValue, y: SSAValue, dim: int) -> SSAValue:
+    dtype = promoted(meta_of(x), meta_of(y))
+    if dtype.is_integral:
+        raise Unsupported(f"linalg_vecdot of {dtype}")
+    if len(t.shape(x)) == len(t.shape(y)) == 1:
+        return t.vdot(x, y)
+    return t.sum(t.mul(t.conj_physical(x) if t.dtype(x).is_complex else x, y), [dim])
+
+
+@decomposition("aten.trace")
+def trace(t: TorchBuilder, x: SSAValue) -> SSAValue:
+    return t.sum(t.diagonal(x))
+
+
+@decomposition("aten.nanmean")
+def nanmean(t: TorchBuilder, x: SSAValue, dims: Any, keepdim: bool, dtype: Any) -> SSAValue:
+    every = list(range(len(t.shape(x)))) if dims is None else dims
+    count = t.sum(t.eq(x, x), every, keepdim)
+    return t.div(t.nansum(x, dims, keepdim, dtype=dtype), count)
+
+
 @decomposition("aten.histc")
 def histc(t: TorchBuilder, x: SSAValue, bins: int, low: Any, high: Any) -> SSAValue:
     """How many elements are in each of so many intervals of equal length; the last one has both of its ends."""

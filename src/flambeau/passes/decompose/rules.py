@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from xdsl.ir import SSAValue
 
 from flambeau.diagnostics import Unsupported
-from flambeau.dialects.torch.types import BOOL
+from flambeau.dialects.torch.types import BOOL, INT, vtensor
 from flambeau.infer.builder import TorchBuilder
 from flambeau.ir.conversion import RuleTable
 
@@ -30,3 +31,40 @@ def require_size(t: TorchBuilder, size: Any, relation: Literal["eq", "ge", "gt"]
         return
     numbers = [t.constant(n) if isinstance(n, int) else n for n in (size, bound)]
     t.require(t.op(f"aten.{relation}.int", numbers, (BOOL,))[0], message)
+
+
+def _sizes(t: TorchBuilder, op: str, size: Any, other: Any) -> Any:
+    """The result of `add`, `sub`, `mul` or `floordiv` of two sizes: an int where both are known."""
+    if isinstance(size, int) and isinstance(other, int):
+        return getattr(operator, op)(size, other)
+    numbers = [t.constant(n) if isinstance(n, int) else n for n in (size, other)]
+    return t.op(f"aten.{op}.int", numbers, (INT,))[0]
+
+
+def plus(t: TorchBuilder, size: Any, other: Any) -> Any:
+    """Add two sizes."""
+    return _sizes(t, "add", size, other)
+
+
+def minus(t: TorchBuilder, size: Any, other: Any) -> Any:
+    """Subtract a size from another."""
+    return _sizes(t, "sub", size, other)
+
+
+def times(t: TorchBuilder, *sizes: Any) -> Any:
+    """Multiply sizes; the product of none is 1."""
+    total: Any = 1
+    for size in sizes:
+        total = size if total == 1 and isinstance(total, int) else _sizes(t, "mul", total, size)
+    return total
+
+
+def over(t: TorchBuilder, size: Any, divisor: Any) -> Any:
+    """Divide a size by another, rounding down."""
+    return _sizes(t, "floordiv", size, divisor)
+
+
+def listed(t: TorchBuilder, tensors: Sequence[SSAValue]) -> SSAValue:
+    """Build the list that an op with a result of type `Tensor[]` gives."""
+    types = {x.type for x in tensors}
+    return t.list(tensors, types.pop() if len(types) == 1 else vtensor())

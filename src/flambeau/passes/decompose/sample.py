@@ -1,8 +1,9 @@
-"""Reading images between their pixels."""
+"""Reading images: between their pixels, and window by window."""
 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,99 +11,232 @@ from xdsl.ir import SSAValue
 
 from flambeau.diagnostics import Unsupported
 from flambeau.dialects.torch.emitter import dense
+from flambeau.dialects.torch.types import FLOAT, INT
 from flambeau.infer.builder import TorchBuilder
 from flambeau.ir import dtypes
-from flambeau.passes.decompose.rules import decomposition
+from flambeau.passes.decompose.rules import decomposition, minus, over, plus, require_size, times
 
-BILINEAR, NEAREST = 0, 1
+BILINEAR, NEAREST, BICUBIC = 0, 1, 2
 ZEROS, BORDER, REFLECTION = 0, 1, 2
 
-
-def _coordinate(t: TorchBuilder, g: Any, size: int, padding: int, align_corners: bool) -> Any:
-    """A coordinate in [-1, 1] in pixels, brought into the image as the padding says."""
-    if align_corners:
-        at = t.mul(t.add(g, 1), (size - 1) / 2)
-    else:
-        at = t.mul(t.sub(t.mul(t.add(g, 1), size), 1), 0.5)
-    if padding == REFLECTION:
-        low, span = (0.0, float(size - 1)) if align_corners else (-0.5, float(size))
-        if span == 0:
-            at = t.zeros_like(at)
-        else:
-            distance = t.abs(t.sub(at, low))
-            rest = t.fmod(distance, span)
-            is_even = t.eq(t.fmod(t.floor(t.div(distance, span)), 2), 0)
-            at = t.add(t.where(is_even, rest, t.rsub(rest, span)), low)
-    return at if padding == ZEROS else t.clamp(at, 0, size - 1)
+Tap = tuple[Any, Any]
+"""A whole position along a dim, and its weight; None where it counts alone."""
 
 
-@decomposition("aten.grid_sampler_3d")
-def grid_sampler_3d(
+# --- At the places of a grid ---
+
+
+@decomposition("aten.grid_sampler", "aten.grid_sampler_2d", "aten.grid_sampler_3d")
+def grid_sampler(
     t: TorchBuilder, x: SSAValue, grid: SSAValue, mode: int, padding: int, align_corners: bool
 ) -> SSAValue:
-    if mode not in (BILINEAR, NEAREST):
-        raise Unsupported("volumes are sampled between pixels linearly or not at all")
+    """Add up the pixels around each place, by their weights.
+
+    The grid's last dim is x, y, z; the image's dims are z, y, x.
+    """
     dtype = t.dtype(x)
-    x, grid = t.to(x, dtype.compute), t.to(grid, dtype.compute)
-    batch, channels, *sizes = t.shape(x)
-    if not all(isinstance(s, int) for s in sizes):
-        raise Unsupported("a grid over a volume whose size only the run time knows")
-    _, *out, _ = t.shape(grid)
-    # The grid's last dim is x, y, z; the volume's dims are z, y, x.
-    at = [_coordinate(t, t.select(grid, -1, 2 - i), size, padding, align_corners) for i, size in enumerate(sizes)]
-    flat = t.flatten(x, 2, -1)
-
-    def read(corner: list[Any]) -> SSAValue:
-        """The pixels at whole positions; zero outside."""
-        number, is_inside = None, None
-        for position, size in zip(corner, sizes, strict=True):
-            ok = t.logical_and(t.ge(position, 0), t.le(position, size - 1))
-            index = t.to(t.where(ok, position, t.zeros_like(position)), dtypes.int64)
-            number = index if number is None else t.add(t.mul(number, size), index)
-            is_inside = ok if is_inside is None else t.logical_and(is_inside, ok)
-        index = t.expand(t.unsqueeze(t.flatten(number, 1, -1), 1), [batch, channels, -1])
-        pixels = t.reshape(t.gather(flat, 2, index), [batch, channels, *out])
-        return t.where(t.unsqueeze(is_inside, 1), pixels, t.zeros_like(pixels))
-
-    if mode == NEAREST:
-        return t.to(read([t.round(a) for a in at]), dtype)
-    floors = [t.floor(a) for a in at]
+    batch, _, *sizes = t.shape(x)
+    n = len(sizes)
+    if t.dtype(grid) is not dtype or len(t.shape(grid)) != n + 2:
+        raise Unsupported(f"a grid of {t.dtype(grid)} of rank {len(t.shape(grid))} for images of {dtype}")
+    if mode not in (BILINEAR, NEAREST) and (n, mode) != (2, BICUBIC):
+        raise Unsupported("volumes are sampled between pixels linearly or not at all")
+    require_size(t, t.shape(grid)[-1], "eq", n, "the grid must have a coordinate for each dim of the image")
+    require_size(t, t.shape(grid)[0], "eq", batch, "there must be a grid for each image")
+    wide, grid = t.to(x, dtype.compute), t.to(grid, dtype.compute)
+    taps = []
+    for i, size in enumerate(sizes):
+        place = _unscaled(t, t.select(grid, -1, n - 1 - i), size, align_corners)
+        if mode == BICUBIC:  # Here it is the pixels that are brought into the image, each by itself.
+            taps.append([(_inside(t, at, size, padding, align_corners), w) for at, w in _cubic_taps(t, place)])
+        else:
+            taps.append(_taps(t, _inside(t, place, size, padding, align_corners), mode))
+    flat = t.flatten(wide, 2, -1)
     total: Any = None
-    for corner in itertools.product((0, 1), repeat=3):
-        weight: Any = None
-        for a, low, up in zip(at, floors, corner, strict=True):
-            part = t.sub(a, low) if up else t.sub(t.add(low, 1), a)
-            weight = part if weight is None else t.mul(weight, part)
-        pixels = read([t.add(low, up) if up else low for low, up in zip(floors, corner, strict=True)])
-        # Where nothing is read, the weight counts for nothing either, even if it is not a number.
-        term = t.where(t.eq(pixels, 0), t.zeros_like(pixels), t.mul(pixels, t.unsqueeze(weight, 1)))
-        total = term if total is None else t.add(total, term)
+    for corner in itertools.product(*taps):
+        pixels = _read(t, flat, [at for at, _ in corner], sizes)
+        if mode != NEAREST:
+            weight = corner[0][1]
+            for _, other in corner[1:]:
+                weight = t.mul(weight, other)
+            # Where nothing is read, the weight counts for nothing either, even if it is not a number.
+            pixels = t.where(t.eq(pixels, 0), t.zeros_like(pixels), t.mul(pixels, t.unsqueeze(weight, 1)))
+        total = pixels if total is None else t.add(total, pixels)
     return t.to(total, dtype)
 
 
-@decomposition("aten._upsample_bilinear2d_aa")
-def upsample_bilinear2d_aa(
-    t: TorchBuilder, x: SSAValue, output_size: list[int], align_corners: bool, scale_h: Any, scale_w: Any
+def _unscaled(t: TorchBuilder, place: SSAValue, size: Any, align_corners: bool) -> SSAValue:
+    """A coordinate from -1 to 1 in pixels."""
+    if align_corners:
+        return t.mul(t.mul(t.add(place, 1), 0.5), minus(t, size, 1))
+    return t.mul(t.sub(t.mul(t.add(place, 1), size), 1), 0.5)
+
+
+def _inside(t: TorchBuilder, place: Any, size: Any, padding: int, align_corners: bool) -> SSAValue:
+    """A place in pixels, brought into the image as the padding says."""
+    if padding == ZEROS:
+        return place
+    if padding == REFLECTION:
+        low, span = (0.0, minus(t, size, 1)) if align_corners else (-0.5, size)
+        # An image of one pixel has no other place for what is reflected.
+        span = max(span, 1) if isinstance(span, int) else t.op("prim.max.int", (span, t.constant(1)), (INT,))[0]
+        distance = t.abs(t.sub(place, low))
+        rest = t.fmod(distance, span)
+        is_even = t.eq(t.fmod(t.floor(t.div(distance, span)), 2), 0)
+        place = t.add(t.where(is_even, rest, t.add(t.neg(rest), span)), low)
+    return t.clamp(place, 0, minus(t, size, 1))
+
+
+def _taps(t: TorchBuilder, place: SSAValue, mode: int) -> list[Tap]:
+    """The whole positions that a place lies on or between."""
+    if mode == NEAREST:
+        return [(t.round(place), None)]
+    low = t.floor(place)
+    return [(low, t.sub(t.add(low, 1), place)), (t.add(low, 1), t.sub(place, low))]
+
+
+def _cubic_taps(t: TorchBuilder, place: SSAValue) -> list[Tap]:
+    """The four whole positions around a place, with the weights of cubic convolution."""
+    low = t.floor(place)
+    rest = t.sub(place, low)
+    a = -0.75
+
+    def near(x: Any) -> Any:
+        return t.add(t.mul(t.mul(t.sub(t.mul(x, a + 2), a + 3), x), x), 1)
+
+    def far(x: Any) -> Any:
+        return t.sub(t.mul(t.add(t.mul(t.sub(t.mul(x, a), 5 * a), x), 8 * a), x), 4 * a)
+
+    weights = (far(t.add(rest, 1)), near(rest), near(t.rsub(rest, 1)), far(t.rsub(rest, 2)))
+    return [(t.add(low, i - 1), w) for i, w in enumerate(weights)]
+
+
+def _read(t: TorchBuilder, flat: SSAValue, places: Sequence[Any], sizes: Sequence[Any]) -> SSAValue:
+    """The pixels at whole positions; zero outside."""
+    batch, channels, _ = t.shape(flat)
+    number: Any = None
+    is_inside: Any = None
+    for place, size in zip(places, sizes, strict=True):
+        ok = t.logical_and(t.ge(place, 0), t.le(place, minus(t, size, 1)))
+        index = t.to(t.where(ok, place, t.zeros_like(place)), dtypes.int64)
+        number = index if number is None else t.add(t.mul(number, size), index)
+        is_inside = ok if is_inside is None else t.logical_and(is_inside, ok)
+    index = t.expand(t.unsqueeze(t.flatten(number, 1, -1), 1), [batch, channels, -1])
+    pixels = t.reshape(t.gather(flat, 2, index), [batch, channels, *t.shape(number)[1:]])
+    return t.where(t.unsqueeze(is_inside, 1), pixels, t.zeros_like(pixels))
+
+
+# --- Images of another size ---
+
+
+def _sizes(t: TorchBuilder, x: SSAValue, sizes: Any, factors: Any) -> tuple[list[Any], list[Any]]:
+    """The sizes of the result and the factors that count, of which only one or the other is given."""
+    if sizes is not None:
+        return list(sizes), [None, None]
+
+    def scaled(size: Any, factor: float) -> Any:
+        if isinstance(size, int):
+            return int(size * factor)
+        product = t.op("aten.mul.int_float", (size, t.constant(factor)), (FLOAT,))[0]
+        return t.op("aten.Int.float", (product,), (INT,))[0]
+
+    return [scaled(n, f) for n, f in zip(t.shape(x)[2:], factors, strict=True)], list(factors)
+
+
+@decomposition("aten.upsample_bicubic2d.vec")
+def bicubic_vec(t: TorchBuilder, x: SSAValue, sizes: Any, align_corners: bool, factors: Any) -> SSAValue:
+    sizes, factors = _sizes(t, x, sizes, factors)
+    return upsample_bicubic2d(t, x, sizes, align_corners, *factors)
+
+
+@decomposition("aten.upsample_bicubic2d")
+def upsample_bicubic2d(
+    t: TorchBuilder, x: SSAValue, sizes: Sequence[Any], align_corners: bool, scale_h: Any, scale_w: Any
 ) -> SSAValue:
-    """Each pixel is a mean of those under a triangle, in one dim after the other."""
-    sizes = [*t.shape(x)[-2:], *output_size]
-    if not all(isinstance(s, int) for s in sizes):
-        raise Unsupported("antialiasing to or from a size that only the run time knows")
+    """Each pixel is a weighted sum of four in one dim, then in the other; beyond the border, its pixels count on."""
+    dtype = t.dtype(x)
+    if not dtype.is_float and dtype is not dtypes.uint8:
+        raise Unsupported(f"images of {dtype}")
+    wide = t.to(x, dtype.compute) if dtype.is_float else x
+    for dim, out, factor in ((3, sizes[1], scale_w), (2, sizes[0], scale_h)):
+        wide = _cubic(t, wide, dim, out, align_corners, factor)
+    return t.to(wide, dtype)
+
+
+def _cubic(t: TorchBuilder, x: SSAValue, dim: int, out: Any, align_corners: bool, factor: float | None) -> SSAValue:
+    size, dtype = t.shape(x)[dim], t.dtype(x) if t.dtype(x).is_float else dtypes.float32
+    steps = t.arange(out, dtype=dtype)
+    if align_corners:
+        place = t.mul(steps, _ratio(t, minus(t, size, 1), minus(t, out, 1), dtype))
+    else:
+        step = 1 / factor if factor else _ratio(t, size, out, dtype)
+        place = t.sub(t.mul(t.add(steps, 0.5), step), 0.5)
+    taps = _cubic_taps(t, place)
+    pixels = [t.index_select(x, dim, t.clamp(t.to(at, dtypes.int64), 0, minus(t, size, 1))) for at, _ in taps]
+    weights = [t.view(w, [out if i == dim else 1 for i in range(dim, len(t.shape(x)))]) for _, w in taps]
     if not t.dtype(x).is_float:
-        raise Unsupported("antialiasing of integers, which PyTorch computes in fixed point")
-    wide = t.to(x, t.dtype(x).compute)
-    wide = _weighted(t, wide, output_size[1], align_corners, scale_w)
-    turned = _weighted(t, t.transpose(wide, -2, -1), output_size[0], align_corners, scale_h)
-    return t.to(t.transpose(turned, -2, -1), t.dtype(x))
+        return _in_fixed_point(t, pixels, weights)
+    return _dot(t, pixels, weights)
 
 
-def _weighted(t: TorchBuilder, x: SSAValue, out: int, align_corners: bool, scale: float | None) -> SSAValue:
-    """The last dim resized: what is not under a triangle is not read, since it may be infinite."""
+def _dot(t: TorchBuilder, values: Sequence[Any], weights: Sequence[Any]) -> Any:
+    total, *others = (t.mul(v, w) for v, w in zip(values, weights, strict=True))
+    for other in others:
+        total = t.add(total, other)
+    return total
+
+
+def _in_fixed_point(t: TorchBuilder, pixels: Sequence[SSAValue], weights: Sequence[SSAValue]) -> SSAValue:
+    """Bytes by weights that are rounded to 16 bits, with as many bits behind the point as the greatest leaves."""
+    greatest = t.amax(t.cat([t.flatten(w, 0, -1) for w in weights]), [0])
+    bits = t.arange(1, 23, dtype=dtypes.float32)
+    is_too_many = t.ge(t.add(t.mul(greatest, t.exp2(bits)), 0.5), float(1 << 15))
+    precision = t.to(t.rsub(t.sum(is_too_many), 22), dtypes.int32)
+    scale = t.exp2(t.to(precision, dtypes.float32))
+    rounded = [t.to(t.add(t.mul(w, scale), t.mul(t.sign(w), 0.5)), dtypes.int32) for w in weights]
+    half = t.to(t.mul(scale, 0.5), dtypes.int32)
+    total = t.add(_dot(t, [t.to(p, dtypes.int32) for p in pixels], rounded), half)
+    return t.to(t.clamp(t.bitwise_right_shift(total, precision), 0, 255), dtypes.uint8)
+
+
+def _ratio(t: TorchBuilder, size: Any, other: Any, dtype: dtypes.DType) -> Any:
+    """A size by another one that may be 0, and gives 0 then: a float, or a tensor of one where they are dynamic."""
+    if isinstance(size, int) and isinstance(other, int):
+        return size / other if other else 0.0
+    a, b = (t.full([], n, dtype=dtype) for n in (size, other))
+    return t.where(t.eq(b, 0), t.zeros_like(a), t.div(a, b))
+
+
+def _smooth(name: str, weight: Callable[[Any], Any], reach: float) -> None:
+    """A resize whose windows grow where the size falls, so that no pixel is passed over."""
+
+    @decomposition(f"aten.{name}")
+    def resize(
+        t: TorchBuilder, x: SSAValue, output_size: list[int], align_corners: bool, scale_h: Any, scale_w: Any
+    ) -> SSAValue:
+        if not all(isinstance(s, int) for s in (*t.shape(x)[-2:], *output_size)):
+            raise Unsupported("antialiasing to or from a size that only the run time knows")
+        if not t.dtype(x).is_float:
+            raise Unsupported("antialiasing of integers, which PyTorch computes in fixed point")
+        wide = t.to(x, t.dtype(x).compute)
+        for out, scale in ((output_size[1], scale_w), (output_size[0], scale_h)):
+            windows = _windows(t.shape(wide)[-1], out, align_corners, scale, weight, reach)
+            wide = t.transpose(_weighted(t, wide, out, *windows), -2, -1)
+        return t.to(wide, t.dtype(x))
+
+    decomposition(f"aten.{name}.vec")(
+        lambda t, x, sizes, align_corners, factors: resize(
+            t, x, (found := _sizes(t, x, sizes, factors))[0], align_corners, *found[1]
+        )
+    )
+
+
+def _weighted(t: TorchBuilder, x: SSAValue, out: int, places: Any, weights: Any) -> SSAValue:
+    """The last dim resized: what is not in a window is not read, since it may be infinite."""
     dtype = t.dtype(x)
     *lead, size = t.shape(x)
     if size == out:
         return x
-    places, weights = _triangles(size, out, align_corners, scale)
     width = places.shape[1]
     at = t.literal(dense(places.tobytes(), dtypes.int64, places.shape), dtypes.int64, places.shape)
     data = weights.astype(np.float64 if dtype is dtypes.float64 else np.float32).tobytes()
@@ -111,7 +245,9 @@ def _weighted(t: TorchBuilder, x: SSAValue, out: int, align_corners: bool, scale
     return t.sum(t.where(t.ge(at, 0), t.mul(pixels, factors), 0.0), [-1])
 
 
-def _triangles(size: int, out: int, align_corners: bool, scale: float | None) -> tuple[Any, Any]:
+def _windows(
+    size: int, out: int, align_corners: bool, scale: float | None, weight: Callable[[Any], Any], reach: float
+) -> tuple[Any, Any]:
     """For each pixel of the result the places that it is a mean of, -1 where there are no more, and their weights."""
     if align_corners:
         step = (size - 1) / (out - 1) if out > 1 else 0.0
@@ -121,11 +257,110 @@ def _triangles(size: int, out: int, align_corners: bool, scale: float | None) ->
     spans = []
     for i in range(out):
         center = step * (i + 0.5)
-        begin, end = max(int(center - width + 0.5), 0), min(int(center + width + 0.5), size)
-        found = np.maximum(0, 1 - abs((np.arange(begin, end) - center + 0.5) / width))
+        begin, end = max(int(center - reach * width + 0.5), 0), min(int(center + reach * width + 0.5), size)
+        found = weight(abs((np.arange(begin, end) - center + 0.5) / width))
         spans.append((np.arange(begin, end), found / (found.sum() or 1)))
     most = max((len(at) for at, _ in spans), default=1)
     places, weights = np.full((out, most), -1, np.int64), np.zeros((out, most))
     for i, (at, found) in enumerate(spans):
         places[i, : len(at)], weights[i, : len(at)] = at, found
     return places, weights
+
+
+def _cubic_weight(x: Any) -> Any:
+    """Cubic convolution with a = -0.5, of distances."""
+    a = -0.5
+    near, far = ((a + 2) * x - (a + 3)) * x * x + 1, ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
+    return np.where(x < 1, near, np.where(x < 2, far, 0.0))
+
+
+_smooth("_upsample_bilinear2d_aa", lambda x: np.maximum(0, 1 - x), 1.0)
+_smooth("_upsample_bicubic2d_aa", _cubic_weight, 2.0)
+
+
+# --- Windows ---
+
+
+def _window_places(t: TorchBuilder, size: Any, kernel: int, dilation: int, padding: int, stride: int) -> Any:
+    """The places in the padded image that each place in the window has, and how many windows there are."""
+    whole = plus(t, size, 2 * padding - dilation * (kernel - 1) - 1)
+    count = plus(t, over(t, whole, stride), 1)
+    require_size(t, count, "gt", 0, "there must be room for a window")
+    starts = t.mul(t.arange(count, dtype=dtypes.int64), stride)
+    inner = t.mul(t.arange(kernel, dtype=dtypes.int64), dilation)
+    return t.reshape(t.add(t.unsqueeze(inner, 1), starts), [-1]), count
+
+
+@decomposition("aten.im2col")
+def im2col(
+    t: TorchBuilder,
+    x: SSAValue,
+    kernel: Sequence[int],
+    dilation: Sequence[int],
+    padding: Sequence[int],
+    stride: Sequence[int],
+) -> SSAValue:
+    """Read the rows of all windows, then the columns of all windows in those."""
+    if len(t.shape(x)) == 3:
+        return t.squeeze(im2col(t, t.unsqueeze(x, 0), kernel, dilation, padding, stride), 0)
+    if not t.dtype(x).is_float and not t.dtype(x).is_complex and not t.dtype(x).is_bool:
+        raise Unsupported(f"windows of images of {t.dtype(x)}")
+    batch, channels, *sizes = t.shape(x)
+    settings = zip(sizes, kernel, dilation, padding, stride, strict=True)
+    (rows, high), (columns, wide) = (_window_places(t, *setting) for setting in settings)
+    x = t.constant_pad_nd(x, [padding[1], padding[1], padding[0], padding[0]], 0)
+    windows = t.index_select(t.index_select(x, 2, rows), 3, columns)
+    windows = t.permute(t.view(windows, [batch, channels, kernel[0], high, kernel[1], wide]), [0, 1, 2, 4, 3, 5])
+    return t.reshape(windows, [batch, times(t, channels, kernel[0] * kernel[1]), times(t, high, wide)])
+
+
+@decomposition("aten.col2im")
+def col2im(
+    t: TorchBuilder,
+    x: SSAValue,
+    size: Sequence[Any],
+    kernel: Sequence[int],
+    dilation: Sequence[int],
+    padding: Sequence[int],
+    stride: Sequence[int],
+) -> SSAValue:
+    """Add each window up at its place: in the columns, then in the rows."""
+    if len(t.shape(x)) == 2:
+        return t.squeeze(col2im(t, t.unsqueeze(x, 0), size, kernel, dilation, padding, stride), 0)
+    batch, rows_of_all, count = t.shape(x)
+    area = kernel[0] * kernel[1]
+    channels = over(t, rows_of_all, area)
+    require_size(t, times(t, channels, area), "eq", rows_of_all, "each channel must have an element of each window")
+    settings = zip(size, kernel, dilation, padding, stride, strict=True)
+    (rows, high), (columns, wide) = (_window_places(t, *setting) for setting in settings)
+    require_size(t, times(t, high, wide), "eq", count, "there must be a column for each window")
+    windows = t.permute(t.view(x, [batch, channels, *kernel, high, wide]), [0, 1, 2, 4, 3, 5])
+    height, width = (plus(t, n, 2 * p) for n, p in zip(size, padding, strict=True))
+    tall = times(t, kernel[0], high)
+    windows = t.reshape(windows, [batch, channels, tall, times(t, kernel[1], wide)])
+    strips = t.index_add(t.zeros([batch, channels, tall, width], dtype=t.dtype(x)), 3, columns, windows)
+    image = t.index_add(t.zeros([batch, channels, height, width], dtype=t.dtype(x)), 2, rows, strips)
+    for dim, n, p in zip((2, 3), size, padding, strict=True):
+        image = t.slice(image, dim, p, plus(t, n, p)) if p else image
+    return image
+
+
+@decomposition("aten.max_unpool2d")
+def max_unpool2d(t: TorchBuilder, x: SSAValue, indices: SSAValue, sizes: Sequence[Any]) -> SSAValue:
+    return max_unpool3d(t, x, indices, sizes, None, None)
+
+
+@decomposition("aten.max_unpool3d")
+def max_unpool3d(
+    t: TorchBuilder, x: SSAValue, indices: SSAValue, sizes: Sequence[Any], stride: Any, padding: Any
+) -> SSAValue:
+    """Put each element at its place, which is counted over the dims of the image, among zeros."""
+    count = len(sizes)
+    if not t.dtype(x).is_float or t.dtype(indices) is not dtypes.int64:
+        raise Unsupported(f"max_unpool of {t.dtype(x)} at places of {t.dtype(indices)}")
+    for one, other in zip(t.shape(x), t.shape(indices), strict=True):
+        require_size(t, one, "eq", other, "there must be a place for each element")
+    lead = t.shape(x)[:-count]
+    flat = t.zeros([*lead, times(t, *sizes)], dtype=t.dtype(x))
+    placed = t.scatter(flat, -1, t.flatten(indices, -count, -1), t.flatten(x, -count, -1))
+    return t.reshape(placed, [*lead, *sizes])

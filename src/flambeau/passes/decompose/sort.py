@@ -1,7 +1,7 @@
-"""Sorting by counting: the place of an element is the number of elements that come before it.
+"""Ops that sort, written with `aten.sort`; and that itself by counting, for targets that have no op for it.
 
-That is n² comparisons, all independent of each other: right everywhere, and fast enough for the sizes that models sort.
-The few greatest of many are found one by one instead.
+Counting takes the number of elements that come before an element for its place. That is n² comparisons, all
+independent of each other: right everywhere. The few greatest of many are found one by one instead.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ def places(t: TorchBuilder, x: SSAValue, dim: int, descending: bool) -> SSAValue
     return t.sum(t.to(t.logical_or(before, tie), dtypes.int64), [dim + 1])
 
 
-def sorted_with_indices(t: TorchBuilder, x: SSAValue, dim: int, descending: bool) -> tuple[SSAValue, SSAValue]:
+def sort_by_counting(t: TorchBuilder, x: SSAValue, dim: int, descending: bool) -> tuple[SSAValue, SSAValue]:
+    """The sorted elements of a dim, and the positions that they came from."""
     sizes = t.shape(x)
     if not sizes:
         return x, t.zeros_like(x, dtype=dtypes.int64)
@@ -60,17 +61,21 @@ def sorted_with_indices(t: TorchBuilder, x: SSAValue, dim: int, descending: bool
 
 @decomposition("aten.sort")
 def sort(t: TorchBuilder, x: SSAValue, dim: int, descending: bool) -> tuple[SSAValue, SSAValue]:
-    return sorted_with_indices(t, x, dim, descending)
+    return sort_by_counting(t, x, dim, descending)
 
 
 @decomposition("aten.sort.stable")
 def sort_stable(t: TorchBuilder, x: SSAValue, stable: Any, dim: int, descending: bool) -> tuple[SSAValue, SSAValue]:
-    return sorted_with_indices(t, x, dim, descending)
+    return sort_by_counting(t, x, dim, descending)
+
+
+def _sorted(t: TorchBuilder, x: SSAValue, dim: int, descending: bool) -> tuple[SSAValue, SSAValue]:
+    return t.call("aten.sort.stable", x, stable=True, dim=dim, descending=descending)
 
 
 @decomposition("aten.argsort")
 def argsort(t: TorchBuilder, x: SSAValue, dim: int, descending: bool) -> SSAValue:
-    return sorted_with_indices(t, x, dim, descending)[1]
+    return _sorted(t, x, dim, descending)[1]
 
 
 @decomposition("aten.topk")
@@ -79,7 +84,7 @@ def topk(t: TorchBuilder, x: SSAValue, k: Any, dim: int, largest: bool, sort: bo
     _require_place(t, x, k, dim, 0)
     if rank and isinstance(k, int) and 0 < k <= FEW and t.shape(x)[dim % rank] != 0:
         return _one_by_one(t, x, k, dim % rank, largest)
-    values, indices = sorted_with_indices(t, x, dim, largest)
+    values, indices = _sorted(t, x, dim, largest)
     return (values, indices) if not rank else (t.slice(values, dim, 0, k, 1), t.slice(indices, dim, 0, k, 1))
 
 
@@ -125,7 +130,7 @@ def _only_nan_left(t: TorchBuilder, value: SSAValue, largest: bool) -> SSAValue:
 @decomposition("aten.kthvalue")
 def kthvalue(t: TorchBuilder, x: SSAValue, k: Any, dim: int, keepdim: bool) -> tuple[SSAValue, SSAValue]:
     _require_place(t, x, k, dim, 1)
-    values, indices = sorted_with_indices(t, x, dim, False)
+    values, indices = _sorted(t, x, dim, False)
     if not t.shape(x):
         return values, indices
     at = k - 1 if isinstance(k, int) else t.op("aten.sub.int", (k, t.constant(1)), (k.type,))[0]
@@ -138,7 +143,7 @@ def kthvalue(t: TorchBuilder, x: SSAValue, k: Any, dim: int, keepdim: bool) -> t
 
 def _median(t: TorchBuilder, x: SSAValue, dim: int, keepdim: bool, skip_nan: bool) -> tuple[SSAValue, SSAValue]:
     """The lower of the two in the middle. NaN is sorted last: it is the median if there is one, or is not counted."""
-    values, indices = sorted_with_indices(t, x, dim, False)
+    values, indices = _sorted(t, x, dim, False)
     if not t.shape(x):
         return values, indices
     count = t.shape(x)[dim]
@@ -178,7 +183,7 @@ def _median_of_all(t: TorchBuilder, x: SSAValue, skip_nan: bool) -> SSAValue:
     if isinstance(count, int):
         return _median(t, flat, 0, False, skip_nan)[0]
     # Behind the last element, where the first one is looked for if there is none.
-    values = t.cat([sorted_with_indices(t, flat, 0, False)[0], nothing], 0)
+    values = t.cat([_sorted(t, flat, 0, False)[0], nothing], 0)
     total = t.full([1], count, dtype=dtypes.int64)
     numbers = t.sub(total, t.sum(t.to(t.isnan(flat), dtypes.int64), [0], True)) if dtype.is_float else total
     at = t.clamp(t.div(t.sub(numbers, 1), 2, rounding_mode="floor"), 0)
@@ -245,7 +250,7 @@ def _or_nothing(t: TorchBuilder, value: SSAValue | None) -> SSAValue:
 def unique(
     t: TorchBuilder, x: SSAValue, is_sorted: bool, inverse: bool, counts: bool
 ) -> tuple[SSAValue, SSAValue, SSAValue]:
-    ordered, indices = sorted_with_indices(t, t.reshape(x, [-1]), 0, False)
+    ordered, indices = _sorted(t, t.reshape(x, [-1]), 0, False)
     values, number, lengths = _runs(t, ordered, inverse, counts)
     if number is not None:
         number = t.reshape(t.scatter(t.zeros_like(number), 0, indices, number), t.shape(x))

@@ -5,51 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from xdsl.ir import Attribute, Block, SSAValue
+from xdsl.ir import Block, SSAValue
 from xdsl.traits import is_side_effect_free
 
-from flambeau.dialects.torch.types import (
-    BOOL,
-    FLOAT,
-    INT,
-    NONE,
-    NUMBER,
-    OptionalType,
-    TensorType,
-    TupleType,
-    UnionType,
-    intern,
-    is_subtype,
-    optional_of,
-    tuple_of,
-)
+from flambeau.dialects.torch.types import NONE, OptionalType
 from flambeau.passes.evaluate.values import Known, List, Maybe, Step, Tuple, Uninitialized, View
-
-
-def join_types(a: Attribute, b: Attribute) -> Attribute:
-    """The narrowest type that holds both."""
-    if a == b:
-        return a
-    if isinstance(a, TensorType) and isinstance(b, TensorType) and type(a) is type(b):
-        shape = None
-        if a.shape is not None and b.shape is not None and len(a.shape) == len(b.shape):
-            shape = tuple(x if x == y else None for x, y in zip(a.shape, b.shape, strict=True))
-        element = a.element_type if a.element_type == b.element_type else None
-        return intern(type(a), (shape, element))
-    if isinstance(a, TupleType) and isinstance(b, TupleType) and len(a.data) == len(b.data):
-        return tuple_of([join_types(x, y) for x, y in zip(a.data, b.data, strict=True)])
-    if is_subtype(a, b):
-        return b
-    if is_subtype(b, a):
-        return a
-    if NONE in (a, b):
-        return optional_of(b if a == NONE else a)
-    if {a, b} <= {INT, FLOAT, NUMBER, BOOL}:
-        return NUMBER
-    if isinstance(a, OptionalType) or isinstance(b, OptionalType):
-        inner = [t.element_type if isinstance(t, OptionalType) else t for t in (a, b)]
-        return optional_of(join_types(inner[0], inner[1]))
-    return intern(UnionType, (a, b))
 
 
 def same_steps(a: Sequence[Step], b: Sequence[Step]) -> bool:

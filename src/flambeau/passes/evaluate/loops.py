@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.ir import Attribute, Block, Region, SSAValue
 
-from flambeau.diagnostics import Diagnostic, Unsupported
-from flambeau.dialects.torch.control_flow import LoopConditionOp, LoopOp
-from flambeau.dialects.torch.types import BOOL, INT, OptionalType, UnionType
-from flambeau.passes.evaluate.joins import has_no_effect, is_outside, join_types, like
-from flambeau.passes.evaluate.rules import Raised
+from flambeau.diagnostics import Unsupported
+from flambeau.dialects.torch.ops import LoopConditionOp, LoopOp
+from flambeau.dialects.torch.types import BOOL, INT, OptionalType, UnionType, join_types
+from flambeau.passes.evaluate.joins import has_no_effect, is_outside, like
+from flambeau.passes.evaluate.operands import fit_or_placeholder, materialize
+from flambeau.passes.evaluate.state import Evaluation, Raised
+from flambeau.passes.evaluate.storages import is_contiguous, link_storages, reach, wrapped
 from flambeau.passes.evaluate.values import (
     SERIAL,
-    Both,
     Cell,
     Either,
-    Heap,
     Known,
     List,
     Maybe,
@@ -28,87 +28,74 @@ from flambeau.passes.evaluate.values import (
     Uninitialized,
     View,
 )
-
-if TYPE_CHECKING:
-    from flambeau.dialects.torch.emitter import TorchEmitter
-    from flambeau.passes.evaluate.evaluator import Features
+from flambeau.passes.evaluate.walk import walk
 
 UNROLLED_OPS = 2048
 """A loop whose trip count is known is unrolled when that takes at most so many ops."""
 FORCED_OPS = 200_000
 """The same where the loop cannot stay one, because a list grows in it, say."""
-
 Path = tuple[Any, ...]
 ALIAS = object()
 """The start of the path of a flag that tells whether a tensor is one outside the loop."""
 _FOREVER = 1 << 62
 
 
-class Loops:
-    """The part of the evaluator that deals with loops."""
-
-    heap: Heap
-    features: Features
-    values: dict[SSAValue, Any]
-    t: TorchEmitter
-    attempts: int
-    problems: dict[Operation, Diagnostic]
-    walk: Callable[[Block], list[Any]]
-    finish: Callable[[Operation, Sequence[Any]], None]
-
-    def loop(self, op: LoopOp) -> None:
-        trip, condition, *inits = [self.values[o] for o in op.operands]
-        if self.features.fold:
-            if condition == Known(False) or (isinstance(trip, Known) and trip.value <= 0):
-                self.finish(op, inits)
-                return
-            if self.unrolled(op, trip, condition, inits, UNROLLED_OPS):
-                return
-        mark = self.heap.mark()
-        self.attempts += 1
-        try:
-            self.finish(op, Loop(self, op, inits).emit(trip, condition))
+def evaluate_loop(e: Evaluation, op: LoopOp) -> None:
+    """Evaluate a loop: unrolled where possible and worth it, else as a loop, else unrolled at greater cost."""
+    trip, condition, *inits = [e.values[o] for o in op.operands]
+    if e.features.fold:
+        if condition == Known(False) or (isinstance(trip, Known) and trip.value <= 0):
+            e.record(op, inits)
             return
-        except Unsupported as e:
-            self.heap.undo(mark)
-            problem = e
-        finally:
-            self.attempts -= 1
-        if not self.features.fold or not self.unrolled(op, trip, condition, inits, FORCED_OPS):
-            raise problem
+        if unroll(e, op, trip, condition, inits, UNROLLED_OPS):
+            return
+    mark = e.heap.mark()
+    e.attempts += 1
+    try:
+        e.record(op, Loop(e, op, inits).emit(trip, condition))
+        return
+    except Unsupported as error:
+        e.heap.undo(mark)
+        problem = error
+    finally:
+        e.attempts -= 1
+    if not e.features.fold or not unroll(e, op, trip, condition, inits, FORCED_OPS):
+        raise problem
 
-    def unrolled(self, op: LoopOp, trip: Any, condition: Any, inits: Sequence[Any], limit: int) -> bool:
-        """Evaluate a loop iteration by iteration; False, and nothing done, where that is not possible or too much."""
-        size = max(1, sum(1 for _ in op.body.walk()))
-        if not isinstance(trip, Known) or not isinstance(condition, Known):
-            return False
-        if trip.value < _FOREVER and trip.value * size > limit:
-            return False
-        mark, outer, scratch = self.heap.mark(), self.t.block, Block()
-        problems = dict(self.problems)
-        self.t.block = scratch
-        i, going, is_done = 0, bool(condition.value), False
-        try:
-            while going and i < trip.value:
-                self.values[op.body.args[0]] = Known(i)
-                self.values.update(zip(op.body.args[1:], inits, strict=True))
-                flag, *inits = self.walk(op.body)
-                i += 1
-                if not isinstance(flag, Known) or i * size > limit:
-                    self.heap.undo(mark)
-                    self.problems = problems
-                    return False
-                going = bool(flag.value)
-            is_done = True
-        finally:
-            self.t.block = outer
-            if not is_done:
-                scratch.drop_all_references()
-        for new in list(scratch.ops):
-            new.detach()  # type: ignore[no-untyped-call]
-            outer.add_op(new)
-        self.finish(op, inits)
-        return True
+
+def unroll(e: Evaluation, op: LoopOp, trip: Any, condition: Any, inits: Sequence[Any], limit: int) -> bool:
+    """Evaluate a loop iteration by iteration; False, and nothing done, where that is not possible or too much."""
+    size = max(1, sum(1 for _ in op.body.walk()))
+    if not isinstance(trip, Known) or not isinstance(condition, Known):
+        return False
+    if trip.value < _FOREVER and trip.value * size > limit:
+        return False
+    mark, outer, scratch = e.heap.mark(), e.t.block, Block()
+    problems = dict(e.problems)
+    e.t.block = scratch
+    i, going, is_done = 0, bool(condition.value), False
+    try:
+        while going and i < trip.value:
+            e.values[op.body.args[0]] = Known(i)
+            e.values.update(zip(op.body.args[1:], inits, strict=True))
+            flag, *inits = walk(e, op.body)
+            i += 1
+            if not isinstance(flag, Known) or i * size > limit:
+                e.heap.undo(mark)
+                e.problems.clear()
+                e.problems.update(problems)
+                return False
+            going = bool(flag.value)
+        is_done = True
+    finally:
+        e.t.block = outer
+        if not is_done:
+            scratch.drop_all_references()
+    for new in list(scratch.ops):
+        new.detach()  # type: ignore[no-untyped-call]
+        outer.add_op(new)
+    e.record(op, inits)
+    return True
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,7 +111,7 @@ class Alias:
 class Loop:
     """One loop that stays a loop: evaluated until what it carries is stable."""
 
-    e: Any
+    e: Evaluation
     op: LoopOp
     inits: list[Any]
     carried: dict[Path, Attribute] = field(default_factory=dict)
@@ -156,13 +143,13 @@ class Loop:
             with e.inside(block):
                 self.enter(block, slots)
                 try:
-                    flag, *nexts = e.walk(self.op.body)
+                    flag, *nexts = walk(e, self.op.body)
                 except Raised as raised:
                     raise Unsupported(f"the loop always raises: {raised.message}") from raised
                 self.compare_all(mark, nexts)
                 if not self.grown:
-                    yielded = [e.fit_or_placeholder(self.at(p, nexts), self.carried.get(p, BOOL)) for p, _ in slots]
-                    e.t.emit(LoopConditionOp, (e.materialize(flag), *yielded))
+                    yielded = [fit_or_placeholder(e, self.at(p, nexts), self.carried.get(p, BOOL)) for p, _ in slots]
+                    e.t.emit(LoopConditionOp, (materialize(e, flag), *yielded))
             e.heap.undo(mark)
             if not self.grown:
                 return self.finish(trip, condition, block, slots)
@@ -182,10 +169,14 @@ class Loop:
 
         for i, argument in enumerate(body.args[1:]):
             e.values[argument] = self.assumed(self.inits[i], (i,), make, slots, made)
+        self.assume_heap(make, slots, made)
+
+    def assume_heap(self, make: Any, slots: Any, made: dict[Path, Storage]) -> None:
+        """Assume what is on the heap at the start of an iteration, or behind the loop."""
         for cell in self.written:
-            e.heap.set(cell, "content", self.assumed_content(cell, make, slots, made))
+            self.e.heap.set(cell, "content", self.assumed_content(cell, make, slots, made))
         for cell, stale in self.stale.items():
-            e.heap.set(cell, "stale", stale)
+            self.e.heap.set(cell, "stale", stale)
         self.link_all(made, self.flags(make, slots))
 
     def flags(self, make: Any, slots: Any) -> dict[tuple[Path, int], SSAValue]:
@@ -205,10 +196,10 @@ class Loop:
                 if path not in made:
                     continue
                 flag = flags.get((path, i))
-                self.e.link(made[path], alias.view.storage, flag, alias.view if flag is not None else None)
+                link_storages(self.e, made[path], alias.view.storage, flag, alias.view if flag is not None else None)
         for a, b in self.peers:
             if a in made and b in made:
-                self.e.link(made[a], made[b])
+                link_storages(self.e, made[a], made[b])
 
     def assumed(self, value: Any, path: Path, make: Any, slots: Any, made: dict[Path, Storage]) -> Any:
         """A value at the start of an iteration, or behind the loop."""
@@ -220,11 +211,11 @@ class Loop:
             if not isinstance(value, View):
                 if not isinstance(value, Uninitialized):
                     return new
-                wrapped = e.wrapped(new, value.type)
-                if isinstance(wrapped, View):
-                    made[path] = wrapped.storage
-                return wrapped
-            dense = e.is_contiguous(value) and path not in self.scattered
+                unset = wrapped(e, new, value.type)
+                if isinstance(unset, View):
+                    made[path] = unset.storage
+                return unset
+            dense = is_contiguous(e, value) and path not in self.scattered
             made[path] = Storage(new, e.depth, is_contiguous=dense, location=e.t.location)
             return View(made[path])
         if isinstance(value, Maybe):
@@ -286,7 +277,7 @@ class Loop:
                 raise Unsupported("the keys of a dictionary change in a loop whose trip count is not known")
 
     def compare(self, before: Any, now: Any, path: Path) -> None:
-        e = self.e
+        """Find out whether the value at a place changed, and if so, carry it with a type that holds for both."""
         if path in self.carried:
             self.widen(path, self.carried[path], now)
             if isinstance(now, View):
@@ -297,7 +288,7 @@ class Loop:
         elif isinstance(before, View) and isinstance(now, View):
             if before.same(now):
                 return
-            self.widen(path, e.view_type(before), now)
+            self.widen(path, before.type, now)
             self.alias(path, before)
             self.alias(path, now)
             self.check_dense(path, now)
@@ -317,7 +308,7 @@ class Loop:
             self.widen(path, self.type_of(before), now)
 
     def check_dense(self, path: Path, now: View) -> None:
-        if path not in self.scattered and not self.e.is_contiguous(now):
+        if path not in self.scattered and not is_contiguous(self.e, now):
             self.scattered.add(path)
             self.grown = True
 
@@ -337,10 +328,7 @@ class Loop:
         """The type of a value; None for one that nobody looks at."""
         if isinstance(value, Uninitialized):
             return None
-        if isinstance(value, View):
-            type_: Attribute = self.e.view_type(value)
-            return type_
-        if isinstance(value, Known | SSAValue):
+        if isinstance(value, View | Known | SSAValue):
             return value.type
         raise Unsupported(f"a {type(value).__name__.lower()} changes in a loop whose trip count is not known")
 
@@ -350,9 +338,11 @@ class Loop:
         if storage.depth < self.e.depth:
             self.add_alias(path, view, is_outside(view, self.e.t.block))
             return
-        for other, flags, found in self.e.reach(storage, self.e.depth - 1):
-            exact = flags is not None and not view.steps and is_outside(found, self.e.t.block)
-            self.add_alias(path, found if exact else View(other), exact)
+        for other, way in reach(storage, self.e.depth - 1):
+            if way is not None and not view.steps and is_outside(way.view, self.e.t.block):
+                self.add_alias(path, way.view, True)
+            else:
+                self.add_alias(path, View(other), False)
         peer = self.holders.setdefault(storage, path)
         if peer != path and (peer, path) not in self.peers:
             self.peers.add((peer, path))
@@ -375,8 +365,8 @@ class Loop:
         if now.same(alias.view):
             return Known(True)
         if not now.steps:
-            reached = self.e.reach(now.storage, self.e.depth - 1)
-            ways = [Both(flags) for _, flags, view in reached if flags is not None and view.same(alias.view)]
+            reached = reach(now.storage, self.e.depth - 1)
+            ways = [way.condition for _, way in reached if way is not None and way.view.same(alias.view)]
             if ways:
                 return Either(tuple(ways))
         return Known(False)
@@ -404,8 +394,8 @@ class Loop:
     def finish(self, trip: Any, condition: Any, block: Block, slots: list[tuple[Path, Any]]) -> list[Any]:
         e = self.e
         types = [self.carried.get(path, BOOL) for path, _ in slots]
-        inits = [e.fit_or_placeholder(value, type_) for (_, value), type_ in zip(slots, types, strict=True)]
-        operands = [e.materialize(trip), e.materialize(condition), *inits]
+        inits = [fit_or_placeholder(e, value, type_) for (_, value), type_ in zip(slots, types, strict=True)]
+        operands = [materialize(e, trip), materialize(e, condition), *inits]
         if not types and has_no_effect(block):
             return self.inits
         new = e.t.emit(LoopOp, operands, types, regions=[Region(block)])
@@ -416,9 +406,5 @@ class Loop:
             return next(results)
 
         finals = [self.assumed(v, (i,), make, [], made) for i, v in enumerate(self.inits)]
-        for cell in self.written:
-            e.heap.set(cell, "content", self.assumed_content(cell, make, [], made))
-        for cell, stale in self.stale.items():
-            e.heap.set(cell, "stale", stale)
-        self.link_all(made, self.flags(make, []))
+        self.assume_heap(make, [], made)
         return finals

@@ -6,7 +6,9 @@ pinned) has no rule here: the op stays, and a lowering refuses it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from operator import attrgetter
+from typing import Any
 
 from xdsl.ir import Operation, SSAValue
 
@@ -17,24 +19,21 @@ from flambeau.dialects.torch.global_slots import GlobalSlotGetOp
 from flambeau.dialects.torch.types import INT, TensorType
 from flambeau.infer.rules import product
 from flambeau.ir.dtypes import DType
-from flambeau.passes.evaluate.rules import RULES, NotKnown, new_list, rule
+from flambeau.passes.evaluate.operands import materialize
+from flambeau.passes.evaluate.state import Evaluation, NotKnown, new_list, rule
 from flambeau.passes.evaluate.values import Known, View
 
-if TYPE_CHECKING:
-    from flambeau.passes.evaluate.evaluator import Evaluator
 
-__all__ = ["RULES"]
-
-
-def _tensor_type(e: Evaluator, value: Any) -> TensorType:
-    type_ = e.view_type(value) if isinstance(value, View) else getattr(value, "type", None)
+def _tensor_type(value: Any) -> TensorType:
+    """The type of a tensor; raises `NotKnown` for everything else."""
+    type_ = getattr(value, "type", None)
     if not isinstance(type_, TensorType):
         raise NotKnown
     return type_
 
 
-def _dtype(e: Evaluator, value: Any) -> DType:
-    found = _tensor_type(e, value).dtype
+def _dtype(value: Any) -> DType:
+    found = _tensor_type(value).dtype
     if found is None:
         raise NotKnown
     return found
@@ -43,34 +42,43 @@ def _dtype(e: Evaluator, value: Any) -> DType:
 # --- Devices: programs are compiled for tensors of one, which is the CPU to PyTorch ---
 
 
-@rule("prim.device")
-def device(e: Evaluator, op: Operation, value: Any) -> Any:
-    return Known(Device("cpu"))
+def _always(answer: Any, *names: str) -> None:
+    """A rule for ops that give the same for all tensors."""
+    rule(*names)(lambda e, op, *values: Known(answer))
 
 
-@rule("aten.get_device")
-def get_device(e: Evaluator, op: Operation, value: Any) -> Any:
-    return Known(-1)
+_always(Device("cpu"), "prim.device")
+_always(-1, "aten.get_device")
+_always(True, "prim.is_cpu")
+# Tensors of other devices and layouts, and quantised ones, have no type in the torch dialect.
+_always(
+    False, "prim.is_cuda", "prim.is_ipu", "prim.is_maia", "prim.is_meta", "prim.is_mkldnn", "prim.is_mps",
+    "prim.is_mtia", "prim.is_nested", "prim.is_quantized", "prim.is_sparse", "prim.is_sparse_csr", "prim.is_vulkan",
+    "prim.is_xla", "prim.is_xpu",
+)  # fmt: skip
+_always(0, "prim.layout")
+# A compiled program computes no gradients, as under torch.no_grad().
+_always(False, "aten.is_grad_enabled")
 
 
 @rule("prim.type")
-def device_type(e: Evaluator, op: Operation, value: Any) -> Any:
+def device_type(e: Evaluation, op: Operation, value: Any) -> Any:
     return Known(_device(value).partition(":")[0])
 
 
 @rule("prim.index")
-def device_index(e: Evaluator, op: Operation, value: Any) -> Any:
+def device_index(e: Evaluation, op: Operation, value: Any) -> Any:
     _, colon, index = _device(value).partition(":")
     return Known(int(index) if colon else None)
 
 
 @rule("aten.eq.device")
-def same_device(e: Evaluator, op: Operation, a: Any, b: Any) -> Any:
+def same_device(e: Evaluation, op: Operation, a: Any, b: Any) -> Any:
     return Known(_device(a) == _device(b))
 
 
 @rule("aten.ne.device")
-def other_device(e: Evaluator, op: Operation, a: Any, b: Any) -> Any:
+def other_device(e: Evaluation, op: Operation, a: Any, b: Any) -> Any:
     return Known(_device(a) != _device(b))
 
 
@@ -80,81 +88,40 @@ def _device(value: Any) -> str:
     return str(value.value)
 
 
-@rule("prim.is_cpu")
-def is_cpu(e: Evaluator, op: Operation, value: Any) -> Any:
-    return Known(True)
+# --- Dtypes ---
 
 
-@rule(
-    "prim.is_cuda", "prim.is_ipu", "prim.is_maia", "prim.is_meta", "prim.is_mkldnn", "prim.is_mps", "prim.is_mtia",
-    "prim.is_nested", "prim.is_quantized", "prim.is_sparse", "prim.is_sparse_csr", "prim.is_vulkan", "prim.is_xla",
-    "prim.is_xpu",
-)  # fmt: skip
-def is_elsewhere(e: Evaluator, op: Operation, value: Any) -> Any:
-    """Tensors of other devices and layouts, and quantised ones, have no type in the torch dialect."""
-    return Known(False)
+def _of_dtype(property_: Callable[[DType], Any], *names: str) -> None:
+    """A rule for ops that ask for a property of a tensor's dtype."""
+    rule(*names)(lambda e, op, value: Known(property_(_dtype(value))))
 
 
-# --- Dtypes and layouts ---
-
-
-@rule("prim.dtype")
-def dtype(e: Evaluator, op: Operation, value: Any) -> Any:
-    return Known(_dtype(e, value).code)
-
-
-@rule("prim.layout")
-def layout(e: Evaluator, op: Operation, value: Any) -> Any:
-    return Known(0)
-
-
-@rule("aten.is_floating_point")
-def is_floating_point(e: Evaluator, op: Operation, value: Any) -> Any:
-    return Known(_dtype(e, value).is_float)
-
-
-@rule("aten.is_complex")
-def is_complex(e: Evaluator, op: Operation, value: Any) -> Any:
-    return Known(_dtype(e, value).is_complex)
-
-
-@rule("aten.is_signed")
-def is_signed(e: Evaluator, op: Operation, value: Any) -> Any:
-    return Known(_dtype(e, value).signed)
+_of_dtype(attrgetter("code"), "prim.dtype")
+_of_dtype(attrgetter("is_float"), "aten.is_floating_point")
+_of_dtype(attrgetter("is_complex"), "aten.is_complex")
+_of_dtype(attrgetter("signed"), "aten.is_signed")
+_of_dtype(attrgetter("size"), "aten.element_size", "prim.itemsize")
 
 
 @rule("aten.is_conj")
-def is_conj(e: Evaluator, op: Operation, value: Any) -> Any:
+def is_conj(e: Evaluation, op: Operation, value: Any) -> Any:
     """PyTorch conjugates complex tensors lazily, and tells; other tensors never are."""
-    if _dtype(e, value).is_complex:
+    if _dtype(value).is_complex:
         raise NotKnown
     return Known(False)
-
-
-@rule("aten.element_size", "prim.itemsize")
-def element_size(e: Evaluator, op: Operation, value: Any) -> Any:
-    return Known(_dtype(e, value).size)
 
 
 @rule("prim.nbytes")
-def nbytes(e: Evaluator, op: Operation, value: Any) -> Any:
-    shape = _tensor_type(e, value).shape
+def nbytes(e: Evaluation, op: Operation, value: Any) -> Any:
+    shape = _tensor_type(value).shape
     count = product(shape) if shape is not None else None
     if count is None:
         raise NotKnown
-    return Known(count * _dtype(e, value).size)
-
-
-# --- Gradients: a compiled program computes none, as under torch.no_grad() ---
-
-
-@rule("aten.is_grad_enabled")
-def is_grad_enabled(e: Evaluator, op: Operation) -> Any:
-    return Known(False)
+    return Known(count * _dtype(value).size)
 
 
 @rule("prim.requires_grad")
-def requires_grad(e: Evaluator, op: Operation, value: Any) -> Any:
+def requires_grad(e: Evaluation, op: Operation, value: Any) -> Any:
     """Arguments that require a gradient are refused when the program is called; a weight may require one."""
     content = value.storage.content if isinstance(value, View) else value
     if isinstance(content, SSAValue) and isinstance(content.owner, LiteralOp | GlobalSlotGetOp):
@@ -166,8 +133,8 @@ def requires_grad(e: Evaluator, op: Operation, value: Any) -> Any:
 
 
 @rule("aten.size")
-def size(e: Evaluator, op: Operation, value: Any) -> Any:
-    shape = _tensor_type(e, value).shape
+def size(e: Evaluation, op: Operation, value: Any) -> Any:
+    shape = _tensor_type(value).shape
     if shape is None:
         raise NotKnown
     whole: SSAValue | None = None
@@ -176,6 +143,6 @@ def size(e: Evaluator, op: Operation, value: Any) -> Any:
         if d is not None:
             sizes.append(Known(d))
             continue
-        whole = whole or e.materialize(value)
+        whole = whole or materialize(e, value)
         sizes.append(e.t.op("aten.size.int", (whole, e.t.constant(i)), (INT,))[0])
     return new_list(e, sizes, op.results[0].type)

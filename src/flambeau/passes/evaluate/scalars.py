@@ -7,21 +7,18 @@ The twin of such a tensor is the number in it; where there is one, the way back 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 
 from flambeau.dialects.torch import registry
 from flambeau.dialects.torch.constants import LiteralOp
 from flambeau.dialects.torch.types import BOOL, FLOAT, INT, NUMBER, TensorType
 from flambeau.ir.dtypes import DType
-from flambeau.passes.evaluate.rules import NotKnown, rule
+from flambeau.passes.evaluate.inference import inferred
+from flambeau.passes.evaluate.operands import materialize
+from flambeau.passes.evaluate.state import Evaluation, NotKnown, rule
 from flambeau.passes.evaluate.values import Known, View
-
-if TYPE_CHECKING:
-    from xdsl.ir import Operation
-
-    from flambeau.passes.evaluate.evaluator import Evaluator
 
 _SAME = frozenset(
     {
@@ -43,7 +40,7 @@ _ARITHMETIC = {
 _DIVISIONS = ("aten.div.Tensor_mode", "aten.div.Scalar_mode")
 
 
-def scalar_twin(e: Evaluator, name: str, type_: Attribute, operands: Sequence[SSAValue], args: Sequence[Any]) -> Any:
+def scalar_twin(e: Evaluation, name: str, type_: Attribute, operands: Sequence[SSAValue], args: Sequence[Any]) -> Any:
     """The number in the tensor that an op gives, if it has no dims and the numbers that it is made of are known."""
     if not isinstance(type_, TensorType) or type_.shape != () or type_.dtype is None:
         return None
@@ -65,13 +62,13 @@ def scalar_twin(e: Evaluator, name: str, type_: Attribute, operands: Sequence[SS
         return None
     schema = registry.schema(f"aten.{base}.int")
     assert schema is not None
-    answer = e.inferred(schema, numbers)
+    answer = inferred(e, schema, numbers)
     if answer is not None and isinstance(answer[0], int):
         return Known(answer[0])
-    return e.t.op(schema.name, [e.materialize(n) for n in numbers], (INT,))[0]
+    return e.t.op(schema.name, [materialize(e, n) for n in numbers], (INT,))[0]
 
 
-def _number(e: Evaluator, operand: SSAValue, value: Any) -> Any:
+def _number(e: Evaluation, operand: SSAValue, value: Any) -> Any:
     """An operand as a number; None where it is none."""
     if isinstance(value, Known):
         return value if isinstance(value.value, (int, float)) else None
@@ -98,10 +95,10 @@ def literal_number(operand: SSAValue) -> Known | None:
 
 def _back(names: tuple[str, ...], convert: Any, wanted: Any) -> None:
     @rule(*names)
-    def apply(e: Evaluator, op: Operation, value: Any) -> Any:
+    def apply(e: Evaluation, op: Operation, value: Any) -> Any:
         if not e.features.fold or not isinstance(value, View | SSAValue):
             raise NotKnown
-        number = _number(e, e.materialize(value), None)
+        number = _number(e, materialize(e, value), None)
         if number is None:
             raise NotKnown
         if isinstance(number, Known):

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from flambeau.dialects.torch.ops import ConstantOp, ListConstructOp
 from flambeau.dialects.torch.types import TensorType
+from flambeau.infer.builder import python_value
 from flambeau.passes.evaluate.values import Step, View
-from flambeau.passes.evaluate.views import RESHAPES
+from flambeau.passes.evaluate.views import RESHAPES, is_constant
 
 Layout = tuple[tuple[int, ...], tuple[int, ...]]
 """Shape and strides."""
@@ -38,7 +38,7 @@ def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
-def is_contiguous(layout: Layout) -> bool:
+def has_contiguous_strides(layout: Layout) -> bool:
     shape, strides = layout
     if 0 in shape:
         return True
@@ -83,8 +83,8 @@ def _through(layout: Layout, step: Step) -> Layout | None:
     """The layout behind a view op."""
     shape, strides = list(layout[0]), list(layout[1])
     new = _static_shape(step.type)
-    arguments = [_constant(o) for o in step.operands]
-    if new is None or any(arguments[i] is ... for i in _NEEDED.get(step.name, ())):
+    arguments = [python_value(o) for o in step.operands]
+    if new is None or not all(is_constant(arguments[i]) for i in _NEEDED.get(step.name, ())):
         return None
     match step.name:
         case "aten.select.int":
@@ -126,13 +126,3 @@ _NEEDED = {
 def _static_shape(type_: Any) -> tuple[int, ...] | None:
     shape = type_.shape if isinstance(type_, TensorType) else None
     return None if shape is None or None in shape else shape  # type: ignore[return-value]
-
-
-def _constant(value: Any) -> Any:
-    """The Python value of an operand, `...` where there is none."""
-    if isinstance(value.owner, ConstantOp):
-        return value.owner.python_value
-    if isinstance(value.owner, ListConstructOp):
-        parts = [_constant(o) for o in value.owner.operands]
-        return ... if ... in parts else parts
-    return ...

@@ -162,6 +162,12 @@ class View:
     """The content of the storage that `cached` was read from."""
     born: int = field(default_factory=SERIAL.__next__)
 
+    @property
+    def type(self) -> Attribute:
+        """The value type of the tensor."""
+        type_: Attribute = self.steps[-1].type if self.steps else self.storage.content.type
+        return type_
+
     def same(self, other: View) -> bool:
         """Whether both look at the same part of the same storage."""
         return (
@@ -173,10 +179,10 @@ class View:
 
 @dataclass(frozen=True, eq=False)
 class Link:
-    """A storage that may be another one under a second name."""
+    """A storage or list that may be another one under a second name."""
 
-    other: Storage
-    """The other storage; it has the twin of this link."""
+    other: Cell
+    """The other one; it has the twin of this link."""
     condition: SSAValue | None = None
     """The link holds where this is true; None where nothing in the program tells."""
     view: View | None = None
@@ -190,6 +196,14 @@ class Both:
     """True where all of these flags are."""
 
     flags: tuple[SSAValue, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Way:
+    """How a storage that may be another is that other: as a view of it, where some flags are true."""
+
+    condition: Both
+    view: View
 
 
 @dataclass(frozen=True)

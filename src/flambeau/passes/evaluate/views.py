@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from typing import Any
 
 from xdsl.ir import SSAValue
 
 from flambeau.diagnostics import Unsupported
 from flambeau.dialects.torch.emitter import TorchEmitter
-from flambeau.dialects.torch.ops import ConstantOp, ListConstructOp
 from flambeau.dialects.torch.types import INT, TensorType
+from flambeau.infer.builder import python_value
 from flambeau.passes.evaluate.values import Step
 
 Inverse = Callable[[TorchEmitter, SSAValue, Step, SSAValue], SSAValue]
@@ -52,7 +53,9 @@ def sizes(t: TorchEmitter, whole: SSAValue) -> SSAValue:
 
 
 def _permute(t: TorchEmitter, whole: SSAValue, step: Step, part: SSAValue) -> SSAValue:
-    order = constant_list(step.operands[0])
+    order = python_value(step.operands[0])
+    if not is_constant(order):
+        raise Unsupported("a write through a view whose dims are not constants")
     rank = len(order)
     inverse = [0] * rank
     for i, d in enumerate(order):
@@ -127,14 +130,11 @@ def keeps_contiguous(step: Step) -> bool:
     if step.name in RESHAPES or INVERSES.get(step.name) is _whole:
         return True
     if step.name in ("aten.select.int", "aten.slice.Tensor"):
-        constants = [o.owner.python_value if isinstance(o.owner, ConstantOp) else "?" for o in step.operands]
+        constants = [python_value(o) for o in step.operands]
         return constants[0] == 0 and (step.name == "aten.select.int" or constants[3] == 1)
     return False
 
 
-def constant_list(value: SSAValue) -> Sequence[int]:
-    """A list of int constants as Python ints."""
-    owner = value.owner
-    if not isinstance(owner, ListConstructOp) or not all(isinstance(o.owner, ConstantOp) for o in owner.operands):
-        raise Unsupported("a write through a view whose dims are not constants")
-    return [o.owner.python_value for o in owner.operands]  # type: ignore[union-attr]
+def is_constant(value: Any) -> bool:
+    """Whether what `python_value` gives is known at compile time."""
+    return all(map(is_constant, value)) if isinstance(value, list) else not isinstance(value, SSAValue)

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
+from flambeau.dialects.torch import registry
 from flambeau.testing.cases import Call, Case, Sample, Suite
 
 FIRST = {"float32": 3}
@@ -81,7 +82,7 @@ def make(dtypes: Iterable[str]) -> Suite:
 def suite_of(name: str, infos: Iterable[Any], dtypes: Iterable[str], change: Any) -> Suite:
     """A suite of entries of the database; `change` is applied to each sample."""
     suite = Suite(name)
-    core = _core_ops()
+    core = {op.split(".")[1] for op in registry.snapshot().tags["core"]}
     for info in infos:
         full = info.name + (f"@{info.variant_test_name}" if info.variant_test_name else "")
         for dtype in dtypes:
@@ -166,14 +167,3 @@ def _family_of_tensor_op(name: str) -> str:
 def _aten_name(info: Any) -> str:
     name = str(info.aten_name or info.name)
     return name.removeprefix("nn.functional.").replace("linalg.", "linalg_").replace("special.", "special_")
-
-
-def _core_ops() -> set[str]:
-    """The names of the ops of PyTorch's core ATen set."""
-    found = set()
-    for name in dir(torch.ops.aten):
-        packet = getattr(torch.ops.aten, name)
-        if isinstance(packet, torch._ops.OpOverloadPacket):
-            if any(torch.Tag.core in getattr(packet, overload).tags for overload in packet.overloads()):
-                found.add(name)
-    return found

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Mapping
+from importlib import import_module
 
 from flambeau.testing.zoo.model import Example, ZooModel, seeded
 from flambeau.testing.zoo.transformers import models as transformers_models
@@ -19,39 +20,31 @@ __all__ = ["Example", "ZooModel", "ZOO"]
 
 HANDWRITTEN: Mapping[str, Mapping[str, str]] = {
     "vision": {
-        "lenet": "LeNet",
-        "resnet18": "ResNet18",
-        "unet": "UNet",
-        "mobilenet": "MobileNet",
-        "autoencoder": "Autoencoder",
-        "mlp-mixer": "MlpMixer",
-        "spatial-transformer": "SpatialTransformer",
-        "capsule-net": "CapsuleNet",
-        "diffusion-block": "DiffusionBlock",
-        "siamese": "Siamese",
+        "lenet": "images.LeNet", "resnet18": "images.ResNet18", "unet": "images.UNet", "mobilenet": "images.MobileNet",
+        "autoencoder": "images.Autoencoder", "mlp-mixer": "images.MlpMixer",
+        "spatial-transformer": "images.SpatialTransformer", "capsule-net": "images.CapsuleNet",
+        "diffusion-block": "images.DiffusionBlock", "siamese": "images.Siamese",
     },
-    "text-encoder": {"nn-transformer-encoder": "TransformerTagger"},
-    "encoder-decoder": {"nn-transformer": "Translator"},
+    "text-encoder": {"nn-transformer-encoder": "sequences.TransformerTagger"},
+    "encoder-decoder": {"nn-transformer": "sequences.Translator"},
     "recurrent": {
-        "lstm-tagger": "LstmTagger",
-        "gru-tagger": "GruTagger",
-        "selective-scan": "SelectiveScan",
-        "linear-attention": "LinearAttention",
+        "lstm-tagger": "sequences.LstmTagger", "gru-tagger": "sequences.GruTagger",
+        "selective-scan": "sequences.SelectiveScan", "linear-attention": "sequences.LinearAttention",
     },
-    "moe": {"mixture-of-experts": "MixtureOfExperts"},
-    "time-series": {"temporal-conv-net": "TemporalConvNet", "n-beats": "NBeats"},
-    "graph": {"graph-attention": "GraphAttention"},
-    "recommendation": {"dlrm": "Dlrm"},
-    "points": {"pointnet": "PointNet"},
-}
-"""Names of the classes in `flambeau.testing.zoo.handwritten`, by family and name of the model."""
+    "moe": {"mixture-of-experts": "sequences.MixtureOfExperts"},
+    "time-series": {"temporal-conv-net": "sequences.TemporalConvNet", "n-beats": "sequences.NBeats"},
+    "graph": {"graph-attention": "structures.GraphAttention"},
+    "recommendation": {"dlrm": "structures.Dlrm"},
+    "points": {"pointnet": "structures.PointNet"},
+}  # fmt: skip
+"""The modules of this folder and the classes in them, by family and name of the model."""
 
 
 def _make_handwritten(name: str, cls: str) -> Example:
-    from flambeau.testing.zoo import handwritten
+    home, _, class_name = cls.partition(".")
 
     def build() -> Example:
-        module = getattr(handwritten, cls)()
+        module = getattr(import_module(f"flambeau.testing.zoo.{home}"), class_name)()
         return module, module.example(), {}
 
     return seeded(name, build)

@@ -1,0 +1,1 @@
+"""How a program is built from Python: values, calls, the tracer, modules."""
