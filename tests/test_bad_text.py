@@ -172,7 +172,8 @@ def test_an_internal_error_names_the_op_and_asks_for_a_report(monkeypatch: pytes
     def faulty(op: object) -> None:
         raise KeyError("size")
 
-    monkeypatch.setattr(common, "eliminate_common_subexpressions", lambda m: [faulty(op) for op in m.walk()])
+    run = staticmethod(lambda m: [faulty(op) for op in m.walk()])
+    monkeypatch.setattr(common.CommonSubexpressionElimination, "run", run)
     with pytest.raises(CompileError) as caught:
         run_pipeline(parse_text(GOOD, "a.mlir"), "cse")
     assert isinstance(caught.value.__cause__, KeyError)

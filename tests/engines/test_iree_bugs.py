@@ -533,5 +533,5 @@ class Sampled(torch.nn.Module):
 @pytest.mark.xfail(raises=EngineError, reason="all of it on the stack (engines/iree/truth_reductions.py)")
 def test_a_truth_value_of_computed_positions(monkeypatch: pytest.MonkeyPatch):
     without(monkeypatch, truth_reductions.REWRITE)
-    args = torch.randn(2, 3, 5, 5, 5), torch.randn(2, 9, 9, 9, 3)
+    args = torch.randn(10, 2, 12, 13, 14), torch.randn(10, 23, 22, 21, 3)
     flambeau.load(flambeau.compile(Sampled(), args, output_type="stablehlo"), profile="quick")

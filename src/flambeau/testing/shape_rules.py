@@ -15,8 +15,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from flambeau.dialects.torch import registry
-from flambeau.dialects.torch.schema import REQUIRED, Schema
-from flambeau.frontends.nn.functions import MEMORY_FORMATS
+from flambeau.dialects.torch.schema import MEMORY_FORMATS, REQUIRED, Schema
 from flambeau.infer.builder import rules
 from flambeau.infer.rules import InferenceError, Meta, Unknown
 from flambeau.ir import dtypes

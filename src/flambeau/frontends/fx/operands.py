@@ -12,7 +12,7 @@ from xdsl.ir import Attribute, SSAValue
 
 from flambeau.dialects.torch.emitter import Device
 from flambeau.dialects.torch.ops import ListUnpackOp
-from flambeau.dialects.torch.schema import Argument, Schema
+from flambeau.dialects.torch.schema import MEMORY_FORMATS, Argument, Schema
 from flambeau.dialects.torch.types import (
     BOOL,
     DEVICE,
@@ -27,7 +27,6 @@ from flambeau.dialects.torch.types import (
     vtensor,
 )
 from flambeau.frontends.fx.types import Problem, known_number, list_element_type, type_of
-from flambeau.frontends.nn.functions import MEMORY_FORMATS
 from flambeau.ir import dtypes
 
 if TYPE_CHECKING:

@@ -18,10 +18,9 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from flambeau.dialects.torch.emitter import TorchEmitter
 from flambeau.dialects.torch.ops import BindSymbolicShapeOp, CopyToValueTensorOp, ListUnpackOp, SymbolicIntOp, TorchOp
-from flambeau.dialects.torch.schema import Schema, SchemaType
+from flambeau.dialects.torch.schema import MEMORY_FORMATS, Schema, SchemaType
 from flambeau.dialects.torch.types import ListType, NonValueTensorType, TensorType, to_value
 from flambeau.frontends.fx.importer import GraphImporter
-from flambeau.frontends.nn.functions import MEMORY_FORMATS
 from flambeau.infer.builder import python_value
 from flambeau.infer.rules import Meta, Unknown
 from flambeau.ir import dtypes

@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any
 
 from flambeau.dialects.torch import registry
-from flambeau.dialects.torch.schema import REQUIRED, Schema, SchemaType
+from flambeau.dialects.torch.schema import MEMORY_FORMATS, REQUIRED, Schema, SchemaType
 from flambeau.frontends.nn.core import context, overloads, values
 
 _ANNOTATIONS = {
@@ -132,9 +132,6 @@ class Family:
 
 
 _FAMILIES = {name: Family(f"{name}_") for name in ("linalg", "fft", "special")}
-
-
-MEMORY_FORMATS = {"contiguous_format": 0, "preserve_format": 1, "channels_last": 2, "channels_last_3d": 3}
 
 
 @cache

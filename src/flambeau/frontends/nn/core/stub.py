@@ -8,10 +8,9 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from flambeau.dialects.torch.schema import Schema
+from flambeau.dialects.torch.schema import MEMORY_FORMATS, Schema
 from flambeau.frontends.nn.core import overloads, values
 from flambeau.frontends.nn.core.operators import (
-    MEMORY_FORMATS,
     function_names,
     method,
     method_names,
