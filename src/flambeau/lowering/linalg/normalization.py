@@ -336,8 +336,8 @@ def native_batch_norm_functional(
     """As training does it, with the new running statistics as results."""
     _require_channels(b, x, weight, bias, mean, variance)
     if not training:
-        result = native_batch_norm(b, x, weight, bias, mean, variance, False, momentum, eps)
-        return (*result[:3], b.to(mean, b.context.results[3][1]), b.to(variance, b.context.results[4][1]))
+        plain = native_batch_norm(b, x, weight, bias, mean, variance, False, momentum, eps)
+        return (*plain[:3], b.to(mean, b.context.results[3][1]), b.to(variance, b.context.results[4][1]))
     result, batch_mean, batch_variance, inverse = _with_batch_statistics(b, x, weight, bias, eps)
     n = count(b, x, [i for i in range(x.rank) if i != 1])
 

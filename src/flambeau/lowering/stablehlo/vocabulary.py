@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from xdsl.dialects.builtin import IntegerType, f32, f64, i1, i64
@@ -12,12 +12,11 @@ from xdsl.ir import Attribute, SSAValue
 from flambeau.diagnostics import Unsupported
 from flambeau.dialects import stablehlo
 from flambeau.ir import dtypes
+from flambeau.ir.conversion import RuleTable
 from flambeau.lowering.whole.values import element_of
 
 if TYPE_CHECKING:
     from flambeau.lowering.stablehlo.ops import StablehloOps
-
-Rule = Callable[["StablehloOps", Sequence[SSAValue], Attribute, Any], SSAValue]
 
 SAME: dict[str, str] = {
     "arith.addf": "add", "arith.addi": "add", "arith.subf": "subtract", "arith.subi": "subtract",
@@ -45,15 +44,7 @@ CONVERSIONS = frozenset(
 _ORDERED = {1: "EQ", 2: "GT", 3: "GE", 4: "LT", 5: "LE", 13: "NE"}
 _SIGNED = {0: "EQ", 1: "NE", 2: "LT", 3: "LE", 4: "GT", 5: "GE", 6: "LT", 7: "LE", 8: "GT", 9: "GE"}
 
-RULES: dict[str, Rule] = {}
-
-
-def rule(*names: str) -> Callable[[Rule], Rule]:
-    def register(function: Rule) -> Rule:
-        RULES.update(dict.fromkeys(names, function))
-        return function
-
-    return register
+rule = RULES = RuleTable("scalars in StableHLO")
 
 
 def compare(t: StablehloOps, direction: str, x: SSAValue, y: SSAValue) -> SSAValue:

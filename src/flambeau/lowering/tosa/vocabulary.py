@@ -7,7 +7,7 @@ which are written as formulas.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from xdsl.ir import Attribute, SSAValue
 
 from flambeau.diagnostics import Unsupported
 from flambeau.dialects import tosa
+from flambeau.ir.conversion import RuleTable
 from flambeau.lowering.element import Element
 from flambeau.lowering.tosa.constants import CMPF, CMPI, array_of
 from flambeau.lowering.tosa.magnitude import magnitude
@@ -23,8 +24,6 @@ from flambeau.lowering.whole.values import element_of
 
 if TYPE_CHECKING:
     from flambeau.lowering.tosa.ops import TosaOps
-
-Rule = Callable[["TosaOps", Sequence[SSAValue], Attribute, Any], SSAValue]
 
 SAME: dict[str, str] = {
     "arith.subf": "sub", "arith.maximumf": "maximum", "arith.minimumf": "minimum",
@@ -54,26 +53,9 @@ BOOLEAN: dict[str, str] = {
 
 CONVERSIONS = frozenset({"arith.extsi", "arith.sitofp", "arith.extf", "arith.truncf", "arith.index_cast"})
 
-RULES: dict[str, Rule] = {}
-FORMULAS: dict[str, Callable[..., Element]] = {}
-
-
-def rule(*names: str) -> Callable[[Rule], Rule]:
-    def register(function: Rule) -> Rule:
-        RULES.update(dict.fromkeys(names, function))
-        return function
-
-    return register
-
-
-def formula(name: str) -> Callable[[Callable[..., Element]], Callable[..., Element]]:
-    """Declare an op that TOSA lacks by what it is in terms of others."""
-
-    def register(function: Callable[..., Element]) -> Callable[..., Element]:
-        FORMULAS[name] = function
-        return function
-
-    return register
+rule = RULES = RuleTable("scalars in TOSA")
+formula = FORMULAS = RuleTable("formulas for TOSA")
+"""Ops that TOSA lacks, by what they are in terms of others."""
 
 
 def width_of(element: Attribute) -> int:
@@ -90,16 +72,16 @@ def translate(t: TosaOps, name: str, operands: Sequence[SSAValue], element: Attr
         return t.on(SAME[name], operands, held)
     if name in CONVERSIONS:
         return t.convert(operands[0], held)
-    if name in RULES:
-        return RULES[name](t, operands, element, properties)
+    if found := RULES.get(name):
+        return found(t, operands, element, properties)
     if name in INTEGER:
         return integer(t, INTEGER[name], [wide(t, o) for o in operands], held)
     if name in UNSIGNED:
         return integer(t, UNSIGNED[name], [wide_unsigned(t, o) for o in operands], held)
-    if name in FORMULAS:
+    if by_others := FORMULAS.get(name):
         dtype = t.b.dtype_of(element)
         with t.b.frame(t.joint_sizes(operands)):
-            return t.spread_lazily(FORMULAS[name](*(Element(t.b, o, dtype) for o in operands)).value)
+            return t.spread_lazily(by_others(*(Element(t.b, o, dtype) for o in operands)).value)
     if name.startswith("complex."):
         raise Unsupported("TOSA has no complex numbers")
     raise Unsupported(f"TOSA has no twin of {name}")

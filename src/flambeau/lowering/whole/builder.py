@@ -1,10 +1,10 @@
-"""The verbs of the linalg rules for targets whose ops take whole tensors: StableHLO, TOSA.
+"""The verbs of rules for targets whose ops take whole tensors: StableHLO, TOSA.
 
-Note [Bodies on whole tensors]. A linalg rule says what happens to one element, or at one position. Here the same body
+Note [Bodies on whole tensors]. A rule says what happens to one element, or at one position. Here the same body
 runs once on whole tensors: an Element is a tensor with an element at each position of the loop nest (or with 1 for a
 dim along which it does not change), a loop variable is an iota, a load is a gather. So a rule that is written once
 serves all targets, and a target adds rules of its own only where it has a better op. Reductions are recognised by what
-their body does with the accumulator (see `reduction`).
+their body does with the accumulator (see `reduction_of`).
 """
 
 from __future__ import annotations
