@@ -18,6 +18,7 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from flambeau.ir import dtypes
 from flambeau.ir.dtypes import DType
 from flambeau.lowering.builder import INDEX, LoweringBuilder, Size, Tensor, wrap
+from flambeau.lowering.combining import Updating
 from flambeau.lowering.element import Element
 
 Body = Callable[..., Any]
@@ -248,8 +249,7 @@ class RuleBuilder(LoweringBuilder, ABC):
         rows: Tensor,
         update_sizes: Sequence[Size],
         values: Callable[[list[Size], list[Size]], Element],
-        reduce: str | None,
-        include_self: bool,
+        how: Updating,
     ) -> Tensor:
         """Combine updates into a copy of x: those of `values(update, position)` go to the rows over `dims`."""
         raise NotImplementedError

@@ -68,9 +68,9 @@ def scatter_rows(
     if any(isinstance(s, int) and s == 0 for s in (*sizes, count)):
         return x
     rows = b.reshape(rows, [count])
-    if b.has_scatter:
-        return b.scatter(x, dims, rows, update_sizes, values, reduce, include_self)
     how = Updating(reduce, include_self, x.dtype.compute)
+    if b.has_scatter:
+        return b.scatter(x, dims, rows, update_sizes, values, how)
     if isinstance(count, int) and count <= FEW:
         singles = [b.reshape(b.slice(rows, [k], [1], [1]), []) for k in range(count)]
         return _compare_few(b, x, dims, singles, update_sizes, values, how)

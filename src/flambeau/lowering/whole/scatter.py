@@ -21,8 +21,7 @@ def scatter(
     rows: Tensor,
     update_sizes: Sequence[Size],
     values: Callable[[list[Size], list[Size]], Element],
-    reduce: str | None,
-    include_self: bool,
+    how: Updating,
 ) -> Tensor:
     """Scatter into x with its rows in front: [rows, rest], from updates [updates, rest]."""
     sizes = b.sizes(x)
@@ -33,16 +32,15 @@ def scatter(
     width = b.product(rest_sizes)
     count = b.size(rows, 0)
     flat = b.reshape(b.transpose(x, order), [row_count, width])
-    dtype = x.dtype.compute
     with b.frame([*update_sizes, *rest_sizes]):
         at: list[Size] = [b.loop_index(i) for i in range(len(update_sizes) + len(rest_sizes))]
         position: list[Size] = [0] * x.rank
         for i, d in enumerate(rest):
             position[d] = at[len(update_sizes) + i]
-        update = values(at[: len(update_sizes)], position).to(dtype)
-        updates = Tensor(b.spread(update.value, b.frames[-1]), dtype, b.frames[-1])
+        update = values(at[: len(update_sizes)], position).to(how.dtype)
+        updates = Tensor(b.spread(update.value, b.frames[-1]), how.dtype, b.frames[-1])
     updates = b.reshape(updates, [count, width])
-    result = _combine(b, b.to(flat, dtype), rows, updates, Updating(reduce, include_self, dtype))
+    result = _combine(b, b.to(flat, how.dtype), rows, updates, how)
     inverse = [order.index(d) for d in range(x.rank)]
     return b.transpose(b.reshape(b.to(result, x.dtype), [sizes[d] for d in order]), inverse)
 
