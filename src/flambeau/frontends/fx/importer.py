@@ -416,7 +416,10 @@ class GraphImporter:
             emit_rank_guards(self.emitter, node, self.resolve(node.args[0]))
         aliased = of_view or (shares and schema.is_view and is_view(node, first_argument(node)))
         hidden = of_view and not schema.is_view
-        if not schema.is_mutable and (not self.keep(name) or hidden or (mutable and name in SEVERAL_VIEWS)):
+        # The dialect has no complex numbers for arguments; PyTorch's decompositions make tensors of them.
+        numbers = [v for a, v in zip(schema.arguments, given, strict=True) if not a.type.is_tensor]
+        is_taken = self.keep(name) and not any(isinstance(number, complex) for number in numbers)
+        if not schema.is_mutable and (not is_taken or hidden or (mutable and name in SEVERAL_VIEWS)):
             expanded = expand(node, target)
             if hidden and expanded is None:
                 raise Problem("it gives its argument back, and somebody writes to it", "clone() its result.")
