@@ -219,7 +219,7 @@ def test_a_module_is_not_lowered_back() -> None:
 
 def test_the_policy_for_wide_integers_is_a_known_word() -> None:
     with pytest.raises(ValueError, match="int64 is 'narrow' or 'keep', not 'wide'"):
-        flambeau.compile(nn.ReLU(), (torch.ones(3),), output_type="tosa", tosa_int64="wide")
+        flambeau.compile(nn.ReLU(), (torch.ones(3),), output_type="tosa", options={"int64": "wide"})
 
 
 def test_engines_are_known_names() -> None:

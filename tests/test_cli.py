@@ -378,7 +378,16 @@ def test_every_target(call: Call, target: str, op: str) -> None:
 def test_wide_integers_in_tosa(call: Call) -> None:
     for policy, type_ in (("narrow", "i32"), ("keep", "i64")):
         text = call(
-            "compile", "net.py:Ids", "--input", "4xi64", "--input", "4xi64", "--emit", "tosa", "--tosa-int64", policy
+            "compile",
+            "net.py:Ids",
+            "--input",
+            "4xi64",
+            "--input",
+            "4xi64",
+            "--emit",
+            "tosa",
+            "--option",
+            f"int64={policy}",
         )
         assert f"x{type_}>" in text.stdout
 

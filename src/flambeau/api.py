@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +18,7 @@ from xdsl.dialects.builtin import ModuleOp
 from flambeau.diagnostics import CompileError, Diagnostic, reporting
 from flambeau.ir.module import Signature, Weights
 from flambeau.ir.printing import generic_text, pretty_text
+from flambeau.lowering.targets import get_target, names
 
 if TYPE_CHECKING:
     from flambeau.engines import Executable
@@ -36,15 +36,20 @@ class OutputType(enum.StrEnum):
     TOSA = "tosa"
 
     @staticmethod
-    def get(spec: str | OutputType) -> OutputType:
-        """The output type by its name, or by torch-mlir's spelling of it (`LINALG_ON_TENSORS`)."""
+    def get(spec: str) -> str:
+        """The output type by its name, or by torch-mlir's spelling of it (`LINALG_ON_TENSORS`).
+
+        Gives a member of this class, or the name of a target that somebody else added.
+        """
         if isinstance(spec, OutputType):
             return spec
         normal = str(spec).lower().replace("_", "-")
         for output in OutputType:
             if normal == output.value:
                 return output
-        known = ", ".join(o.value for o in OutputType)
+        if spec in names():
+            return spec
+        known = ", ".join(dict.fromkeys([*(o.value for o in OutputType), *names()]))
         raise ValueError(f"unknown output type {spec!r}; it is one of {known}")
 
 
@@ -55,7 +60,8 @@ class Module:
     op: ModuleOp
     weights: Weights
     signatures: dict[str, Signature]
-    output_type: OutputType
+    output_type: str
+    """An `OutputType`, or the name of another target."""
     timings: dict[str, float] = field(default_factory=dict)
     """CPU seconds of each stage."""
     origin: Module | None = None
@@ -137,12 +143,12 @@ def compile(
     args: tuple[Any, ...] | None = None,
     kwargs: Mapping[str, Any] | None = None,
     *,
-    output_type: str | OutputType = OutputType.LINALG_ON_TENSORS,
+    output_type: str = OutputType.LINALG_ON_TENSORS,
     dynamic_shapes: Any = None,
     frontend: str | None = None,
     keep: Collection[str] = (),
     function: str = "main",
-    tosa_int64: str = "narrow",
+    options: Mapping[str, Any] | None = None,
     verify: bool = False,
 ) -> Module:
     """Take a PyTorch program to MLIR.
@@ -152,17 +158,20 @@ def compile(
     is `torch.export`'s. `frontend` is `"fx"` (through `torch.export`), `"script"` or `"trace"` (through TorchScript);
     by default TorchScript programs take the second and all others the first. Ops named in `keep` (`aten.gelu`, or with
     an overload) are not decomposed in the torch dialect, and are composites in StableHLO.
-    `tosa_int64` is `"narrow"` (TOSA computes 64-bit integers in 32 bits, which is what it has) or `"keep"`. Raises
+    `options` are the target's: `{"int64": "keep"}` leaves 64-bit integers in TOSA, which has 32 bits. Raises
     `CompileError` with every op that is not supported.
     """
     output = OutputType.get(output_type)
     check_names(keep)
-    if tosa_int64 not in TOSA_INT64:
-        raise ValueError(f"tosa_int64 is 'narrow' or 'keep', not {tosa_int64!r}")
+    options = dict(options or {})
+    if output in _ORDER and options:
+        raise ValueError(f"{output} has no option {next(iter(options))!r}: options are a target's")
+    if options:
+        get_target(output).check(options)
     if isinstance(model, (str, Path)):
         model = _program_of(Path(model))
     if isinstance(model, Module):
-        return lower(model, output, tosa_int64, keep)
+        return lower(model, output, options, keep)
     if frontend not in (None, "fx", "script", "trace"):
         raise ValueError(f"frontend is 'fx', 'script' or 'trace', not {frontend!r}")
     if frontend in ("script", "trace") or (frontend is None and _is_torchscript(model)):
@@ -172,9 +181,9 @@ def compile(
             raise TypeError("TorchScript programs take positional arguments: leave kwargs out")
         examples = torchscript.examples(args, dynamic_shapes)
         tracing = frontend == "trace"
-        upto = OutputType.TORCH if output is OutputType.TOSA else output
+        upto = output if isinstance(output, OutputType) and not options else OutputType.TORCH
         module = torchscript.compile(model, examples, upto, tracing, function=function, keep=keep, verify=verify)
-        return module if module.output_type is output else lower(module, output, tosa_int64, keep)
+        return module if module.output_type == output else lower(module, output, options, keep)
     from flambeau.frontends.fx.compile import import_model
 
     timings: dict[str, float] = {}
@@ -183,14 +192,11 @@ def compile(
         with stage(timings, "import"):
             op, weights, signature = program(kept_ops(keep), function)
         raw = Module(op, weights, {function: signature}, OutputType.RAW, timings)
-        module = lower(raw, output, tosa_int64, keep)
+        module = lower(raw, output, options, keep)
     if verify:
         module.verify()
     return module
 
-
-TOSA_INT64 = ("narrow", "keep")
-"""What TOSA may do with 64-bit integers."""
 
 ARCHIVES = (".pt", ".pth", ".ts")
 """What files with TorchScript programs are called."""
@@ -283,14 +289,11 @@ def _is_op_of_torch(name: str) -> bool:
     return not overload or overload in packet.overloads()
 
 
-_ORDER = {OutputType.RAW: 0, OutputType.TORCH: 1}
+_ORDER: dict[str, int] = {OutputType.RAW: 0, OutputType.TORCH: 1}
 
 
-WHOLE = (OutputType.TORCH, OutputType.STABLEHLO)
-"""What can say an op that is kept."""
-
-
-def lower(module: Module, output: OutputType, tosa_int64: str = "narrow", keep: Collection[str] = ()) -> Module:
+def lower(module: Module, output: str, options: Mapping[str, Any] | None = None, keep: Collection[str] = ()) -> Module:
+    """Take a module further, to an output type or another target; `options` are the target's."""
     have, want = _ORDER.get(module.output_type, 2), _ORDER.get(output, 2)
     if module.output_type == output:
         return module
@@ -305,7 +308,7 @@ def lower(module: Module, output: OutputType, tosa_int64: str = "narrow", keep: 
         flat = lower_objects(module, keep=keep)
         if not flat.signatures:
             raise CompileError([Diagnostic("lower", "the program has no function to compile", location=op.location)])
-        return lower(flat, output, tosa_int64, keep)
+        return lower(flat, output, options, keep)
     if module.output_type is OutputType.RAW:
         from flambeau.passes.pipelines import has_mutable_tensors, to_backend_contract
 
@@ -314,11 +317,11 @@ def lower(module: Module, output: OutputType, tosa_int64: str = "narrow", keep: 
             before = op.clone() if has_mutable_tensors(op) else op
             origin = replace(module, op=before)
             with _reproducible(before, "torch-function-to-torch-backend-pipeline"):
-                op = to_backend_contract(op, keep if output in WHOLE else ())
+                op = to_backend_contract(op, keep if _says_whole(output) else ())
             signatures = _with_results(signatures, op)
-    if output is not OutputType.TORCH:
+    if output != OutputType.TORCH:
         with stage(timings, "lowering"), _reproducible(op, f"torch-backend-to-{output}-backend-pipeline"):
-            op = _lowering(output, tosa_int64, keep)(op)
+            op = get_target(output).lower(op, options or {}, keep)
     return Module(op, module.weights, signatures, output, timings, origin)
 
 
@@ -344,18 +347,9 @@ def _reproducible(op: ModuleOp, pipeline: str) -> Iterator[None]:
         raise
 
 
-def _lowering(output: OutputType, tosa_int64: str, keep: Collection[str]) -> Callable[[ModuleOp], ModuleOp]:
-    if output is OutputType.LINALG_ON_TENSORS:
-        from flambeau.lowering.linalg.lower import lower_to_linalg
-
-        return lower_to_linalg
-    if output is OutputType.STABLEHLO:
-        from flambeau.lowering.stablehlo.lower import lower_to_stablehlo
-
-        return partial(lower_to_stablehlo, keep=keep)
-    from flambeau.lowering.tosa.lower import lower_to_tosa
-
-    return partial(lower_to_tosa, int64=tosa_int64)
+def _says_whole(output: str) -> bool:
+    """Whether an output type can say an op that is kept."""
+    return output == OutputType.TORCH or "keep" in get_target(output).options()
 
 
 def load(

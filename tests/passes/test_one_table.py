@@ -230,7 +230,9 @@ DYNAMIC = [
 
 @pytest.mark.parametrize("call", DYNAMIC, ids=name)
 def test_sizes_may_be_dynamic(call: Call) -> None:
-    run = flambeau.load(from_fx(call, "torch", dynamic=True), engine="eager")
+    module = from_fx(call, "torch", dynamic=True)
+    module.verify()
+    run = flambeau.load(module, engine="eager")
     assert_same(_listed(run(*call.tensors)), _listed(call.eager(call.tensors)))
     from_fx(call, "linalg-on-tensors", dynamic=True)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -54,7 +54,7 @@ def _compile(
     output_type: str,
     timings: dict[str, float],
     frontend: str | None = None,
-    tosa_int64: str = "narrow",
+    options: Mapping[str, str] | None = None,
 ) -> tuple[Module, Callable[..., Any] | None]:
     """The compiled module, and the model that it was made from (None for a .mlir file)."""
     import flambeau
@@ -66,7 +66,7 @@ def _compile(
         if not path.is_file():
             raise usage_error(f"{path} is a folder" if path.is_dir() else f"there is no file {path}")
         module = read_module(path)
-        return flambeau.compile(module, output_type=output_type, tosa_int64=tosa_int64), None
+        return flambeau.compile(module, output_type=output_type, options=options), None
     start = time.process_time()
     with progress(f"loading {target}"):
         import torch
@@ -85,9 +85,17 @@ def _compile(
             output_type=output_type,
             dynamic_shapes=dynamic if any(dynamic) else None,
             frontend=frontend,
-            tosa_int64=tosa_int64,
+            options=options,
         )
     return module, model
+
+
+def _options(texts: Sequence[str]) -> dict[str, str]:
+    """The target's options, from `NAME=VALUE`."""
+    for text in texts:
+        if "=" not in text:
+            raise usage_error(f"an option is NAME=VALUE, such as int64=keep, not {text!r}")
+    return dict(text.split("=", 1) for text in texts)
 
 
 def _load(target: str) -> Any:
@@ -111,7 +119,7 @@ def _load(target: str) -> Any:
     "--frontend", type=click.Choice(FRONTENDS), help="How the model is captured; fx unless it is TorchScript."
 )
 @click.option("--emit", type=click.Choice(OUTPUTS), default="linalg-on-tensors", show_default=True)
-@click.option("--tosa-int64", type=click.Choice(("narrow", "keep")), default="narrow", help="64-bit integers in TOSA.")
+@click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help="An option of the target: int64=keep.")
 @click.option(
     "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write here, not to the terminal."
 )
@@ -124,7 +132,7 @@ def compile_command(
     inputs: tuple[str, ...],
     frontend: str | None,
     emit: str,
-    tosa_int64: str,
+    options: tuple[str, ...],
     output: Path | None,
     inline_weights: bool,
     locations: bool,
@@ -138,7 +146,7 @@ def compile_command(
     """
     timings: dict[str, float] = {}
     try:
-        module, _ = _compile(target, _inputs(inputs), emit, timings, frontend, tosa_int64)
+        module, _ = _compile(target, _inputs(inputs), emit, timings, frontend, _options(options))
     except CompileError as e:
         if repro is not None and "module" in e.context:
             e.save_repro(repro)

@@ -159,7 +159,7 @@ def _plan(options: Options) -> Plan:
         options.backend,
         tuple(SUITES) if "all" in suites else suites,
         ALL_DTYPES if "all" in dtypes else tuple(map(dtype_named, dtypes)) or ("float32",),
-        tuple(OutputType.get(t).value for t in options.targets),
+        tuple(str(OutputType.get(t)) for t in options.targets),
         options.patterns,
         ids,
         ("core",) if options.level == "core" else (),

@@ -6,11 +6,15 @@ Importing this package imports neither PyTorch nor any engine; `get_engine` impo
 from __future__ import annotations
 
 import importlib
+from importlib.metadata import entry_points
 from typing import Any, Protocol, runtime_checkable
 
 from flambeau.engines.errors import EngineError, RunError, WrongResult
 
 __all__ = ["Engine", "EngineError", "Executable", "RunError", "WrongResult", "get_engine"]
+
+ENTRY_POINTS = "flambeau.engines"
+"""The group of entry points under which an installed package offers an engine: a class without arguments."""
 
 _ENGINES = {
     "eager": "flambeau.engines.eager:EagerEngine",
@@ -42,8 +46,10 @@ def get_engine(engine: str | Engine) -> Engine:
         if not callable(getattr(engine, "compile", None)):
             raise ValueError(f"an engine needs a `compile` method, and {type(engine).__name__!r} has none")
         return engine
-    if engine not in _ENGINES:
-        raise ValueError(f"there is no engine {engine!r}; known engines: {', '.join(sorted(_ENGINES))}")
-    module, _, attribute = _ENGINES[engine].partition(":")
+    offered = {point.name: point.value for point in entry_points(group=ENTRY_POINTS)}
+    known = {**offered, **_ENGINES}
+    if engine not in known:
+        raise ValueError(f"there is no engine {engine!r}; known engines: {', '.join(sorted(known))}")
+    module, _, attribute = known[engine].partition(":")
     found: Engine = getattr(importlib.import_module(module), attribute)()
     return found

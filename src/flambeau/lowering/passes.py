@@ -44,6 +44,10 @@ class ConvertTorchToTosa(TorchPass):
     int64: str = "narrow"
     """`narrow` computes 64-bit integers in 32 bits, `keep` leaves them."""
 
+    def __post_init__(self) -> None:
+        if self.int64 not in ("narrow", "keep"):
+            raise ValueError(f"int64 is 'narrow' or 'keep', not {self.int64!r}")
+
     def run(self, module: ModuleOp) -> ModuleOp:
         from flambeau.lowering.tosa.lower import lower_to_tosa
 

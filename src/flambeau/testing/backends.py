@@ -26,8 +26,8 @@ class Backend(Protocol):
     A backend may also have: `name` (its class name otherwise), `targets` (the output types that it compiles, the best
     one first; linalg otherwise), `retries` (how often a call that raises `OSError`, such as `ConnectionError` or
     `TimeoutError`, is tried again; 0 otherwise), `many` (False if each program must be compiled alone), `version` (what
-    else an artefact depends on, for the cache), `caches` (True if it has a cache of its own), `tosa_int64` ("keep" if
-    it takes TOSA with 64-bit integers; "narrow" otherwise).
+    else an artefact depends on, for the cache), `caches` (True if it has a cache of its own), `options` (by
+    target, the options that programs are compiled with: `{"tosa": {"int64": "keep"}}`).
     """
 
     def compile(self, module: Module) -> Any:
@@ -45,7 +45,7 @@ def name_of(backend: Backend) -> str:
 
 def targets_of(backend: Backend) -> tuple[str, ...]:
     targets = getattr(backend, "targets", None) or (OutputType.LINALG_ON_TENSORS,)
-    return tuple(OutputType.get(t).value for t in targets)
+    return tuple(str(OutputType.get(t)) for t in targets)
 
 
 def invoke(backend: Backend, artefact: Any, module: Module, function: str, args: Any, kwargs: Any) -> Any:
@@ -133,7 +133,7 @@ class IreeInt64Backend(IreeBackend):
 
     name = "iree-int64"
     targets = ("tosa",)
-    tosa_int64 = "keep"
+    options = {"tosa": {"int64": "keep"}}
 
 
 class EagerBackend:

@@ -226,8 +226,8 @@ class Batch:
     def _lowered(self, prepared: Prepared, target: str) -> Module:
         ir = {"torch": lambda: str(prepared.torch)}
         with _failing("lower", prepared.index, prepared.sample, ir):
-            policy = getattr(self.backend, "tosa_int64", "narrow")
-            return api.compile(prepared.torch, output_type=target, tosa_int64=policy)
+            options = getattr(self.backend, "options", {}).get(target)
+            return api.compile(prepared.torch, output_type=target, options=options)
 
 
 def _one_by_one(module: Any, call: Call) -> Any:
@@ -258,7 +258,7 @@ def _stages(torch_module: Module, module: Module) -> dict[str, Callable[[], str]
     """The texts of a program at its stages, to be made when somebody wants them."""
     texts: dict[str, Callable[[], str]] = {"torch": lambda: str(torch_module)}
     if module.output_type != "torch":
-        texts[module.output_type.value] = lambda: str(module)
+        texts[module.output_type] = lambda: str(module)
     return texts
 
 

@@ -502,7 +502,7 @@ def test_the_ends_of_64_bits_mean_the_ends_of_32() -> None:
 def test_integers_that_outgrow_32_bits_need_64() -> None:
     x = torch.tensor([[2**31 - 1, 1], [2, 3]], dtype=torch.int32)
     for function in (torch.sum, lambda v: v.cumsum(1)):
-        module = compiled(function, x, tosa_int64="keep")
+        module = compiled(function, x, options={"int64": "keep"})
         assert torch.equal(flambeau.load(module, profile="quick")(x), function(x))
 
 
@@ -512,7 +512,7 @@ def test_64_bits_are_gathered_and_sorted() -> None:
     def moved(v: torch.Tensor) -> tuple[torch.Tensor, ...]:
         return v[torch.tensor([3, 2, -1])], v.sort()[0], v.index_fill(0, torch.tensor([1]), 2**33)
 
-    results = flambeau.load(compiled(moved, x, tosa_int64="keep"), profile="quick")(x)
+    results = flambeau.load(compiled(moved, x, options={"int64": "keep"}), profile="quick")(x)
     assert all(torch.equal(r, e) for r, e in zip(results, moved(x), strict=True))
 
 
@@ -535,7 +535,7 @@ def test_64_bits_and_floats_are_cast_to_each_other() -> None:
         def convert(v: torch.Tensor, dtypes: list[torch.dtype] = dtypes) -> tuple[torch.Tensor, ...]:
             return tuple(v.to(d) for d in dtypes)
 
-        results = flambeau.load(compiled(convert, x, tosa_int64="keep"), profile="quick")(x)
+        results = flambeau.load(compiled(convert, x, options={"int64": "keep"}), profile="quick")(x)
         assert all(torch.equal(r, e) for r, e in zip(results, convert(x), strict=True))
 
 

@@ -133,7 +133,10 @@ def _expanded(
     """Import PyTorch's own decomposition of an op that nothing downstream takes; False where the op stays."""
     hidden = of_view and not schema.is_view
     several = importer.aliasing.is_mutable(node) and schema.name in SEVERAL_VIEWS
-    if schema.is_mutable or (importer.keep(_spelled(schema, of_view)) and not hidden and not several):
+    # The dialect has no complex numbers for arguments; PyTorch's decompositions make tensors of them.
+    numbers = [v for a, v in zip(schema.arguments, given, strict=True) if not a.type.is_tensor]
+    is_taken = importer.keep(_spelled(schema, of_view)) and not any(isinstance(n, complex) for n in numbers)
+    if schema.is_mutable or (is_taken and not hidden and not several):
         return False
     expanded = expand(node, target)
     if expanded is None:

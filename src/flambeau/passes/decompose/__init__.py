@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Container
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
+from xdsl.traits import IsTerminator
 
 from flambeau.diagnostics import Unsupported
 from flambeau.dialects.torch.ops import TorchOp
@@ -63,7 +64,12 @@ class Decomposition(Conversion):
             wanted = f"{len(op.results)} value{'s' if len(op.results) != 1 else ''}"
             raise TypeError(f"a decomposition of {op.name} must give {wanted}, and gives {new!r}")
         for old, value in zip(op.results, values, strict=True):
-            value.name_hint = old.name_hint
+            if value not in op.operands:
+                value.name_hint = old.name_hint
+            if value.type != old.type:
+                # What leaves a function or a region has the type that was promised.
+                for use in [u for u in old.uses if u.operation.has_trait(IsTerminator)]:
+                    use.operation.operands[use.index] = self.builder.cast(value, old.type)
             old.replace_all_uses_with(value)
         erase(op)
         inner = before.next_op if before is not None else block.first_op

@@ -53,6 +53,8 @@ def minus(t: TorchBuilder, size: Any, other: Any) -> Any:
 
 def times(t: TorchBuilder, *sizes: Any) -> Any:
     """Multiply sizes; the product of none is 1."""
+    if any(isinstance(size, int) and size == 0 for size in sizes):
+        return 0
     total: Any = 1
     for size in sizes:
         total = size if total == 1 and isinstance(total, int) else _sizes(t, "mul", total, size)

@@ -9,6 +9,7 @@ from typing import Any
 from xdsl.ir import SSAValue
 
 from flambeau.diagnostics import Unsupported
+from flambeau.dialects.torch.ops import StaticInfoCastOp
 from flambeau.infer.builder import TorchBuilder
 from flambeau.ir import dtypes
 from flambeau.passes.decompose.rules import decomposition, listed, minus, over, require_size, times
@@ -207,8 +208,15 @@ def repeat_interleave(t: TorchBuilder, x: SSAValue, repeats: Any, dim: int | Non
 @decomposition("prim.ListUnpack")
 def unpack(t: TorchBuilder, elements: Any) -> tuple[SSAValue, ...] | None:
     """What a decomposition has built as a list is taken apart again; other lists stay."""
-    is_built = isinstance(elements, list) and all(isinstance(x, SSAValue) for x in elements)
-    return tuple(elements) if is_built else None
+    op = t.before
+    if op is None or not isinstance(elements, list) or not all(isinstance(x, SSAValue) for x in elements):
+        return None
+    types = [result.type for result in op.results]
+    # What a frontend knows of the parts may be more than what can be inferred.
+    return tuple(
+        x if x.type == type_ else t.value(StaticInfoCastOp, (x,), type_)
+        for x, type_ in zip(elements, types, strict=True)
+    )
 
 
 @decomposition("aten.tensor_split.indices")
