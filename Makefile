@@ -14,7 +14,7 @@ SOURCES := src tests bench examples
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test light cts browser fuzz lint bench docs clean
+.PHONY: help demo unit test light cts browser fuzz lint bench docs clean
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,6 +25,9 @@ demo: $(INSTALLED) ## Compile a ResNet-50 and an OPT-125M, run them on IREE, com
 test: browser ## Check the sources (lint), then run all tests (ARGS="-k bert" selects)
 	@$(MAKE) --no-print-directory -j 2 lint light  # each has an environment to install
 	@$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup $(ARGS)
+
+unit: $(INSTALLED) ## Run the tests that need no engine, in two minutes (ARGS="-k schema" selects)
+	@$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup --unit --quiet $(ARGS)
 
 light: $(LIGHT)/.installed ## Test the frontend that needs no PyTorch in an environment without it
 	@$(LIGHT)/bin/python -c 'import importlib.util, sys; sys.exit(bool(importlib.util.find_spec("torch")))'

@@ -268,6 +268,7 @@ def test_quantized_tensors() -> None:
         flambeau.compile(program, (torch.ones(3),))
 
 
+@pytest.mark.engine
 def test_complex_numbers() -> None:
     def program(x: Tensor) -> Tensor:
         return x * (1 + 2j) + 3j
@@ -291,6 +292,7 @@ def test_several_problems_of_an_import_come_together() -> None:
 # Small and strange tensors that work
 
 
+@pytest.mark.engine
 def test_zero_dimensional_and_empty_tensors() -> None:
     cases: list[tuple[Callable[..., Any], tuple[Tensor, ...]]] = [
         (lambda x: x * 2 + 1, (torch.tensor(3.0),)),
@@ -307,11 +309,13 @@ def test_zero_dimensional_and_empty_tensors() -> None:
         assert_same(load(module)(*inputs), function(*inputs))
 
 
+@pytest.mark.engine
 def test_a_dynamic_dim_may_be_zero() -> None:
     module = flambeau.compile(lambda x: x * 2, (torch.ones(3, 4),), dynamic_shapes=({0: Dim("n", min=0, max=8)},))
     assert load(module)(torch.ones(0, 4)).shape == (0, 4)
 
 
+@pytest.mark.engine
 def test_constants_that_are_not_finite() -> None:
     def program(x: Tensor) -> tuple[Tensor, Tensor]:
         return x + float("nan"), torch.maximum(x, torch.tensor(float("-inf")))
@@ -322,6 +326,7 @@ def test_constants_that_are_not_finite() -> None:
     assert same.tolist() == [1.0, -2.0]
 
 
+@pytest.mark.engine
 def test_a_model_on_meta_compiles_and_says_why_it_does_not_run() -> None:
     with torch.device("meta"):
         model = nn.Linear(1000, 1000)
@@ -367,6 +372,7 @@ BAD_CALLS: dict[str, tuple[tuple[Any, ...], dict[str, Any], type[Exception], str
 }  # fmt: skip
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("mistake", BAD_CALLS)
 def test_a_call_that_does_not_fit(program: Any, mistake: str) -> None:
     args, kwargs, error, message = BAD_CALLS[mistake]
@@ -376,6 +382,7 @@ def test_a_call_that_does_not_fit(program: Any, mistake: str) -> None:
     assert_same(result["a"], torch.full((2, 3), 3.0))
 
 
+@pytest.mark.engine
 def test_indices_out_of_range_raise() -> None:
     """S90: at run time, as PyTorch does."""
     cases: list[tuple[Callable[..., Any], tuple[Tensor, ...], tuple[Tensor, ...]]] = [
@@ -392,6 +399,7 @@ def test_indices_out_of_range_raise() -> None:
         assert_same(run(*good), function(*good))
 
 
+@pytest.mark.engine
 def test_mismatched_dynamic_dims_raise() -> None:
     """S90: dims that the program needs to be equal are checked when it runs."""
     n = Dim("n", min=2, max=64)
@@ -401,6 +409,7 @@ def test_mismatched_dynamic_dims_raise() -> None:
         run(torch.ones(5), torch.ones(4))
 
 
+@pytest.mark.engine
 def test_mismatched_contracting_dims_raise() -> None:
     """S90: `mismatching contracting dimension`, as upstream says it."""
     text = """

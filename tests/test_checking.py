@@ -43,6 +43,7 @@ def wrong_relu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(rules().rules, "aten.relu", lambda b, x: x)
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("check, checks", [("first", 1), (2, 3), (1, 5), ("never", None), (None, None)])
 def test_how_often_calls_are_compared(check: str | int | None, checks: int | None):
     run = load(check)
@@ -53,6 +54,7 @@ def test_how_often_calls_are_compared(check: str | int | None, checks: int | Non
     assert (run.profile, run.device) == ("quick", "local-sync")
 
 
+@pytest.mark.engine
 def test_state_is_compared_and_written_once():
     torch.manual_seed(0)
     model = Model()
@@ -66,6 +68,7 @@ def test_state_is_compared_and_written_once():
     torch.testing.assert_close(model.total, other.total)
 
 
+@pytest.mark.engine
 def test_the_first_op_that_differs_is_named(wrong_relu: None):
     with pytest.raises(WrongResult) as raised:
         load("first")(X)
@@ -75,6 +78,7 @@ def test_the_first_op_that_differs_is_named(wrong_relu: None):
     assert "y = torch.relu(self.linear(x)) + 1" in text
 
 
+@pytest.mark.engine
 def test_a_call_that_is_not_compared_says_nothing(wrong_relu: None):
     run = load(3)
     with pytest.raises(WrongResult):
@@ -85,6 +89,7 @@ def test_a_call_that_is_not_compared_says_nothing(wrong_relu: None):
         run(X)
 
 
+@pytest.mark.engine
 def test_the_environment_decides_where_nothing_is_said(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("FLAMBEAU_CHECK", "2")
     assert interval(None) == 2
@@ -100,6 +105,7 @@ def test_what_check_may_be(check: Any):
         load(check)
 
 
+@pytest.mark.engine
 def test_an_engine_that_compiles_ops_together_wrongly(monkeypatch: pytest.MonkeyPatch):
     # The flag that the profile avoids; tests/engines/test_iree_bugs.py has it alone.
     wrong = tuple("--iree-opt-data-tiling" if "data-tiling" in f else f for f in flags._PROFILES["model"])
@@ -110,6 +116,7 @@ def test_an_engine_that_compiles_ops_together_wrongly(monkeypatch: pytest.Monkey
         flambeau.load(module, check="first", device="local-sync")(x, bias, w)
 
 
+@pytest.mark.engine
 def test_without_the_torch_dialect_the_plainest_code_is_compared_with(tmp_path, monkeypatch: pytest.MonkeyPatch):
     module = flambeau.compile(torch.nn.Softmax(-1), (X,))
     module.save(tmp_path / "softmax.mlir")
@@ -122,6 +129,7 @@ def test_without_the_torch_dialect_the_plainest_code_is_compared_with(tmp_path, 
         run(X.numpy())
 
 
+@pytest.mark.engine
 def test_an_artefact_has_nothing_to_be_checked_with(tmp_path):
     load(None).save(tmp_path / "a.vmfb")
     with pytest.raises(ValueError, match="artefact cannot be checked"):

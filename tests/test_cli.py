@@ -186,12 +186,14 @@ def test_compile_shows_timings(call: Call) -> None:
 # run
 
 
+@pytest.mark.engine
 def test_run_checks_a_program_without_its_model(call: Call) -> None:
     result = call("run", "raw.mlir", "--input", "2x3xf32=ones", "--check")
     assert result.exit_code == 0, result.output
     assert "result 0" in result.stdout
 
 
+@pytest.mark.engine
 def test_run_prints_and_checks(call: Call) -> None:
     result = call("run", "net.py:Net", "--input", "2x8xf32=ones", "--check", "--timing")
     assert "result 0: (2, 4) float32" in result.stdout
@@ -199,6 +201,7 @@ def test_run_prints_and_checks(call: Call) -> None:
     assert "run" in result.stderr
 
 
+@pytest.mark.engine
 def test_run_takes_values(call: Call, folder: Path) -> None:
     np.save(folder / "ids.npy", np.array([5, 6, 7]))
     result = call("run", "net.py:Ids", "--input", "3xi64=@ids.npy", "--input", "i1=1")
@@ -209,6 +212,7 @@ def test_run_takes_values(call: Call, folder: Path) -> None:
     assert "tensor([0, 2, 4])" in result.stdout
 
 
+@pytest.mark.engine
 def test_run_of_saved_files(call: Call, folder: Path) -> None:
     call("compile", "net.py:Net", "--input", "2x8xf32", "--emit", "torch", "-o", "out.mlir")
     expected = call("run", "net.py:Net", "--input", "2x8xf32=ones", "--save", "out.vmfb").stdout
@@ -333,7 +337,9 @@ MISTAKES = {
 }
 
 
-@pytest.mark.parametrize("mistake", MISTAKES)
+@pytest.mark.parametrize(
+    "mistake", [pytest.param(name, marks=pytest.mark.engine if name == "wrong arguments" else ()) for name in MISTAKES]
+)
 def test_a_mistake_is_one_line(call: Call, mistake: str) -> None:
     arguments, message = MISTAKES[mistake]
     result = call(*arguments, status=2)

@@ -64,7 +64,14 @@ def lines(text: str) -> list[str]:
     return [line.rstrip() for line in text.strip().splitlines()]
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if any(map(is_run, blocks(p)))], ids=lambda p: p.stem)
+def pages_with_code() -> list[Any]:
+    """The pages that have Python to run; those that load a program need an engine."""
+    pages = {p: "".join(block.text for block in blocks(p) if is_run(block)) for p in PAGES}
+    marks = {p: pytest.mark.engine if "load(" in code else () for p, code in pages.items()}
+    return [pytest.param(p, marks=marks[p], id=p.stem) for p, code in pages.items() if code]
+
+
+@pytest.mark.parametrize("page", pages_with_code())
 def test_the_python_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of a page share a namespace; a block marked `output` is what the one before it prints."""
     monkeypatch.chdir(tmp_path)

@@ -12,6 +12,8 @@ from torch.utils import _pytree as pytree
 import flambeau
 from flambeau.testing.models import MODELS
 
+pytestmark = pytest.mark.engine
+
 TARGETS = ("linalg-on-tensors", "stablehlo", "tosa")
 BATCH, SEQUENCE = 2, 7
 TOLERANCE = 1e-4

@@ -79,6 +79,7 @@ def open_like(tensor: Tensor) -> TensorPlaceholder:
 # --- The four errors ---
 
 
+@pytest.mark.engine
 def test_error_1_arange_of_a_size() -> None:
     """S1: `arange` of a size that the trace holds as a number of unknown kind."""
 
@@ -89,6 +90,7 @@ def test_error_1_arange_of_a_size() -> None:
     traced(mask_cond, open_like(torch.zeros(4, 4)), sizes=[(torch.zeros(2, 6),)])
 
 
+@pytest.mark.engine
 def test_error_2_full_of_a_tensor() -> None:
     """S2: the fill value is a tensor, and minus infinity comes out exactly."""
 
@@ -100,6 +102,7 @@ def test_error_2_full_of_a_tensor() -> None:
     traced(mask, open_like(torch.zeros(3)), sizes=[(torch.zeros(5),)])
 
 
+@pytest.mark.engine
 def test_error_3_to_dtype_and_device() -> None:
     """S3, S5: `.to(dtype)` and `.to(device)` of a tensor that is there already fold to nothing."""
 
@@ -112,17 +115,20 @@ def test_error_3_to_dtype_and_device() -> None:
     assert "aten.to" not in str(module)
 
 
+@pytest.mark.engine
 def test_error_4_floats_to_bool() -> None:
     """S6: f32 to bool is `x != 0`, and NaN is true."""
     traced(lambda x: x.to(torch.bool), torch.tensor([0.0, -0.0, 1.0, float("nan"), float("inf"), 1e-30]))
 
 
+@pytest.mark.engine
 def test_error_4_sizes_that_are_tensors() -> None:
     """S7, S10: `view` with sizes from an unpacked `size()`, without `map(int, ...)`."""
     traced(Attention(), torch.randn(2, 5, 6))
     traced(Attention(), TensorPlaceholder.like(torch.randn(2, 5, 6), [0, 1]), sizes=[(torch.randn(3, 4, 6),)])
 
 
+@pytest.mark.engine
 def test_masks_whole() -> None:
     """S8, S9: the functions that all four errors are in, unchanged, with open sizes too."""
 
@@ -168,6 +174,7 @@ def opt() -> WithCache:
 IDS, MASK = torch.arange(7).reshape(1, 7), torch.ones(1, 7, dtype=torch.long)
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("frontend", ["trace", "fx"])
 def test_opt_with_cache(opt: WithCache, frontend: str) -> None:
     """S11, S12: to torch, to linalg, and through IREE equal to eager."""
@@ -189,6 +196,7 @@ def test_the_documents_call(opt: WithCache) -> None:
     assert "torch.aten.embedding" in str(module)
 
 
+@pytest.mark.engine
 def test_writes_behind_the_cache_do_not_reach_it() -> None:
     """Views in the returned tuples are of what was, or of what is, as PyTorch has it."""
 

@@ -50,6 +50,7 @@ def leaves(result: Any) -> list[Tensor]:
     return [*result.values()] if isinstance(result, dict) else list(result)
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("output_type", ["raw", "torch", "linalg-on-tensors"])
 def test_a_saved_module_runs(small: Small, tmp_path: Path, output_type: str) -> None:
     module = flambeau.compile(small, (torch.ones(2, 8),), output_type=output_type)
@@ -73,12 +74,14 @@ def test_the_weights_are_a_plain_safetensors_file(small: Small, linalg: flambeau
     assert torch.equal(weights["first.weight"], small.second.weight)
 
 
+@pytest.mark.engine
 def test_a_module_without_weights_is_one_file(tmp_path: Path) -> None:
     flambeau.compile(nn.ReLU(), (torch.ones(3),)).save(tmp_path / "relu.mlir")
     assert [p.name for p in tmp_path.iterdir()] == ["relu.mlir"]
     assert_same(load(tmp_path / "relu.mlir")(torch.tensor([-1.0, 0.0, 2.0])), torch.tensor([0.0, 0.0, 2.0]))
 
 
+@pytest.mark.engine
 def test_a_saved_module_keeps_its_dynamic_dims(small: Small, linalg: flambeau.Module, tmp_path: Path) -> None:
     linalg.save(tmp_path / "model.mlir")
     run = load(tmp_path / "model.mlir")
@@ -87,6 +90,7 @@ def test_a_saved_module_keeps_its_dynamic_dims(small: Small, linalg: flambeau.Mo
         assert_same(run(x), leaves(small(x)))
 
 
+@pytest.mark.engine
 def test_a_saved_executable_runs_without_compiling(
     small: Small, linalg: flambeau.Module, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -104,6 +108,7 @@ def test_a_saved_executable_runs_without_compiling(
         assert_same(leaves(ours), leaves(run(x)), rtol=0, atol=0)
 
 
+@pytest.mark.engine
 def test_a_program_with_state_is_saved_with_it(tmp_path: Path) -> None:
     class Counter(nn.Module):
         def __init__(self) -> None:
@@ -122,6 +127,7 @@ def test_a_program_with_state_is_saved_with_it(tmp_path: Path) -> None:
     assert_same(again(torch.ones(4)), torch.full((4,), 6.0))
 
 
+@pytest.mark.engine
 def test_inline_weights_make_a_self_contained_text() -> None:
     """The text alone, compiled by IREE's own compiler, holds the weights."""
     from iree import compiler, runtime
@@ -153,6 +159,7 @@ def test_inline_weights_parse_in_torch_mlir(small: Small, output_type: str) -> N
         assert ir.Module.parse(text, context).operation.verify()
 
 
+@pytest.mark.engine
 def test_inline_weights_are_read_back(small: Small, tmp_path: Path) -> None:
     """One file is enough: no safetensors beside it."""
     module = flambeau.compile(small, (torch.ones(2, 8),), output_type="torch")

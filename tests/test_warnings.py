@@ -38,7 +38,8 @@ PROGRAMS = {
 }
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.long(sample=1)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.engine if n == "engine" else ()) for n in PROGRAMS])
 def test_warnings_that_are_errors_change_nothing(name: str, tmp_path: Path) -> None:
     path = tmp_path / "program.py"
     path.write_text(f"{MODEL}\n{PROGRAMS[name]}\nprint('done')\n")

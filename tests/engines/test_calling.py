@@ -86,6 +86,7 @@ def test_numbers_that_are_inputs_are_not_compared() -> None:
     assert_same(flambeau.load(module, engine="eager")(X, 5), X * 5)
 
 
+@pytest.mark.engine
 def test_saved_signatures_compare_too(tmp_path: Path) -> None:
     inf = float("-inf")
     cases = [3, True, None, "x", 0.1, float("nan"), inf, -0.0, torch.float16, torch.device("cpu")]
@@ -104,6 +105,7 @@ def test_saved_signatures_compare_too(tmp_path: Path) -> None:
         loaded(X, 4)
 
 
+@pytest.mark.engine
 def test_a_module_read_from_mlir_takes_tensors_alone(tmp_path: Path) -> None:
     """Its text has no place for a value that it was specialised to, so that none can be passed."""
     module = flambeau.compile(lambda x, n: x * n, (X, 3), output_type="torch")
@@ -163,6 +165,7 @@ def test_arrays_of_other_byte_orders_are_written_rightly() -> None:
     assert array.tolist() == [0, 2, 4]
 
 
+@pytest.mark.engine
 def test_iree_reads_arrays_as_they_lie_in_memory() -> None:
     run = flambeau.load(flambeau.compile(lambda x: x * 2, (torch.ones(2, 3),)), profile="quick", device="local-sync")
     base = np.arange(12, dtype=np.float32).reshape(4, 3)

@@ -17,6 +17,8 @@ from flambeau.engines.iree.runtime import Program
 from flambeau.ir import dtypes
 from flambeau.ir.module import ScalarSpec, TensorSpec
 
+pytestmark = pytest.mark.engine
+
 DTYPES = (
     dtypes.float32, dtypes.float64, dtypes.float16, dtypes.bfloat16, dtypes.int8, dtypes.int16, dtypes.int32,
     dtypes.int64, dtypes.uint8, dtypes.uint16, dtypes.bool_, dtypes.complex64, dtypes.complex128,

@@ -76,6 +76,7 @@ def flags(x: Tensor, n: Tensor) -> tuple[Tensor, bool, bool, float]:
 PROGRAMS: list[Callable[..., Any]] = [both, either, nested, breaks, flags]
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
 def test_conditions_on_data_in_loops(program: Callable[..., Any], target: str) -> None:
@@ -125,6 +126,7 @@ def grows_from_nothing(x: Tensor, n: int) -> Tensor:
 GROWING_PROGRAMS: list[Callable[..., Any]] = [grows, grows_in_both, grows_until, grows_from_nothing]
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("program", GROWING_PROGRAMS, ids=lambda p: p.__name__)
 def test_tensors_that_grow_in_loops(program: Callable[..., Any], target: str) -> None:
@@ -208,18 +210,21 @@ def run_text(text: str, *arguments: Any, rewritten: bool = False, need: Callable
     return IreeExecutable(artefact.vmfb, {}, signatures, device="local-sync")(*arguments)
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("rewritten", [pytest.param(False, marks=pytest.mark.xfail(reason="IREE 3.13")), True])
 def test_a_branch_passes_narrow_and_wide_numbers(rewritten: bool) -> None:
     x, n = torch.zeros(3), torch.tensor(5)
     assert run_text(NARROW, x, n, rewritten=rewritten, need=passes_narrow_numbers) == 5
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("rewritten", [pytest.param(False, marks=pytest.mark.xfail(reason="IREE 3.13")), True])
 def test_a_loop_carries_a_tensor_that_grows(rewritten: bool) -> None:
     x = torch.arange(2.0)[:, None]
     assert_same(run_text(GROWING, x, 3, rewritten=rewritten, need=is_growing_loop), x.expand(2, 4))
 
 
+@pytest.mark.engine
 def test_all_narrow_numbers_are_widened() -> None:
     text = """
     func.func @main(%a: i1, %b: f32, %c: f64, %d: i32, %e: f16) -> (i1, f32, f64, i32, f16) {

@@ -23,6 +23,8 @@ from flambeau.engines.iree.runtime import Program
 from flambeau.ir import dtypes
 from flambeau.ir.module import TensorSpec
 
+pytestmark = pytest.mark.engine
+
 BIASED_PRODUCT = b"""
 #all = affine_map<(b, i, j) -> (b, i, j)>
 #last = affine_map<(b, i, j) -> (j)>

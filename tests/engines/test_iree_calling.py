@@ -16,6 +16,8 @@ from flambeau.engines.iree.executable import IreeExecutable
 from flambeau.ir import dtypes
 from flambeau.ir.module import Argument, Signature, TensorSpec
 
+pytestmark = pytest.mark.engine
+
 VECTOR = TensorSpec((4,), dtypes.float32)
 
 

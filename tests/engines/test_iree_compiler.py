@@ -18,6 +18,8 @@ from flambeau.engines.iree.runtime import Program
 from flambeau.ir import dtypes
 from flambeau.ir.module import TensorSpec
 
+pytestmark = pytest.mark.engine
+
 
 def test_bad_program_is_an_error_with_its_line() -> None:
     source = b"func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {\n  %y = foo.bar %x : tensor<4xf32>\n}"

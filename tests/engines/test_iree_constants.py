@@ -14,6 +14,7 @@ from flambeau.engines.iree.prepare import for_iree
 TARGETS = ("linalg-on-tensors", "stablehlo", "tosa")
 
 
+@pytest.mark.engine
 def test_constants_that_are_converted_before() -> None:
     """In StableHLO IREE 3.13 loses the bounds of these too, at static sizes."""
     x = torch.arange(4)
@@ -27,6 +28,7 @@ def test_constants_that_are_converted_before() -> None:
     assert all(torch.equal(r, e) for r, e in zip(run(x), sums(x), strict=True))
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("dtype", [torch.float32, torch.complex64, torch.bool])
 def test_constants_of_no_elements(dtype: torch.dtype) -> None:
     def sums(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
@@ -65,6 +67,7 @@ def test_other_constants_stay_where_they_are(target: str) -> None:
     assert splats(lambda x: torch.ones_like(x).sum(), target, dynamic=False) == 0
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("target", ["linalg-on-tensors", "stablehlo"])
 def test_constants_of_complex128_are_given_back(target: str):
     numbers = torch.tensor([[1 + 2j, 3j], [0, -1.5]], dtype=torch.complex128)
@@ -79,6 +82,7 @@ def test_constants_of_complex128_are_given_back(target: str):
     assert torch.equal(product, numbers)
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("target", TARGETS[:2])
 @pytest.mark.parametrize("profile", ["quick", "model"])
 def test_tensors_of_complex128_are_filled(target: str, profile: str) -> None:

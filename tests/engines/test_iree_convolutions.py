@@ -14,6 +14,7 @@ from flambeau.engines.iree.prepare import for_iree
 OPTIONS: list[dict[str, Any]] = [{"padding": 2, "dilation": 2}, {"padding": (1, 2), "dilation": (1, 2), "stride": 2}]
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("target", ["linalg-on-tensors", "stablehlo", "tosa"])
 def test_infinities_reach_what_they_are_weighed_into_and_nothing_else(target: str) -> None:
     def convolutions(x: torch.Tensor, w: torch.Tensor) -> list[torch.Tensor]:

@@ -8,6 +8,8 @@ import torch
 import flambeau
 from flambeau import torchscript
 
+pytestmark = pytest.mark.engine
+
 
 class Joined(torch.nn.Module):
     def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:

@@ -70,6 +70,7 @@ def test_every_op_has_a_case() -> None:
     assert {f"tosa.{name}" for name in CASES} == set(BODIES)
 
 
+@pytest.mark.engine
 def test_loops_give_what_the_ops_give(tmp_path: Path) -> None:
     cases = [(name, element) for name, elements in CASES.items() for element in elements]
     program = module(tmp_path, *(function(*case, strict) for case in cases for strict in (False, True)))

@@ -18,6 +18,7 @@ PROGRAMS = {
 }
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_slices_are_gathered_from(name: str) -> None:
     x = torch.randn(2, 2, 4, 6)
@@ -25,6 +26,7 @@ def test_slices_are_gathered_from(name: str) -> None:
     torch.testing.assert_close(run(x), PROGRAMS[name](x))
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("name", ["rows of a column", "doubled"])
 def test_slices_of_any_size_are_gathered_from(name: str) -> None:
     program = PROGRAMS.get(name, lambda x: F.interpolate(x, scale_factor=2.0, mode="nearest"))

@@ -16,6 +16,8 @@ import torch
 
 import flambeau
 
+pytestmark = pytest.mark.engine
+
 
 def _program(*shape: int, function: Any = torch.neg) -> Any:
     module = flambeau.compile(function, (torch.ones(shape),))

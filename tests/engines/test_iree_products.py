@@ -14,6 +14,7 @@ SHAPES = [((3, 2, 5), (5,)), ((3, 2, 5), (2, 1)), ((3, 1, 5), (1, 2, 5)), ((33, 
 DIMS = [d for n in (1, 2, 3) for d in combinations(range(3), n)]
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("target", ["linalg-on-tensors", "stablehlo", "tosa"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.bfloat16], ids=str)
 def test_products_that_broadcast_are_summed_over_any_dims(target: str, dtype: torch.dtype) -> None:

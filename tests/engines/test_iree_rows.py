@@ -21,6 +21,7 @@ PRODUCTS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 }
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("target", ["linalg-on-tensors", "stablehlo", "tosa"])
 def test_what_is_summed_behind_the_product_has_no_padding(target: str) -> None:
     def sums(x: Tensor, w: Tensor) -> list[Tensor]:

@@ -40,6 +40,7 @@ def saved(tmp_path: Path, counter: Callable[..., IreeExecutable]) -> Path:
     return tmp_path / "net.v1.vmfb"
 
 
+@pytest.mark.engine
 def test_save_and_load(saved: Path) -> None:
     assert sorted(p.name for p in saved.parent.iterdir()) == ["net.v1.json", "net.v1.safetensors", "net.v1.vmfb"]
     run = load_executable(saved)
@@ -64,6 +65,7 @@ def test_save_and_load(saved: Path) -> None:
     assert torch.equal(load_executable(saved.with_suffix("")).weights["total"], torch.ones(4))
 
 
+@pytest.mark.engine
 def test_saved_weights_are_ordinary_safetensors(saved: Path) -> None:
     from safetensors.torch import load_file
 
@@ -74,6 +76,7 @@ def test_saved_weights_are_ordinary_safetensors(saved: Path) -> None:
     assert "tied" not in weights
 
 
+@pytest.mark.engine
 def test_loading_names_the_side_that_is_wrong(saved: Path) -> None:
     description, weights = saved.with_suffix(".json"), saved.with_suffix(".safetensors")
     good = {p: p.read_bytes() for p in (saved, description, weights)}
@@ -113,6 +116,7 @@ def test_loading_names_the_side_that_is_wrong(saved: Path) -> None:
     load_executable(saved)
 
 
+@pytest.mark.engine
 def test_what_json_cannot_say_is_an_error(weighted: bytes, tmp_path: Path, vectors: Callable[..., Signature]) -> None:
     class Point:
         def __init__(self, x: Any) -> None:
@@ -136,6 +140,7 @@ def test_importing_the_package_imports_no_engine() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+@pytest.mark.engine
 def test_runs_where_torch_is_not_installed(saved: Path, weighted: bytes) -> None:
     saved.with_name("plain.vmfb").write_bytes(weighted)
     code = f"""

@@ -22,6 +22,7 @@ WRITES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 }
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("target", ["linalg-on-tensors", "stablehlo", "tosa"])
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_writes_are_right_and_leave_the_argument_alone(target: str, dynamic: bool) -> None:

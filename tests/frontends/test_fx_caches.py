@@ -53,9 +53,11 @@ def whole(model: nn.Module, ids: Tensor) -> Tensor:
 
 
 ENGINES = {"eager": "torch", "iree": "linalg-on-tensors"}
+on_engines = pytest.mark.parametrize("engine", ["eager", pytest.param("iree", marks=pytest.mark.engine)])
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.long
+@on_engines
 def test_a_static_cache_is_stepped_as_in_eager(ids: Tensor, engine: str) -> None:
     from transformers.integrations.executorch import TorchExportableModuleWithStaticCache
 
@@ -70,7 +72,8 @@ def test_a_static_cache_is_stepped_as_in_eager(ids: Tensor, engine: str) -> None
     assert bool((filled > 0).all())
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.long
+@on_engines
 def test_a_sliding_window_is_stepped_as_in_eager(ids: Tensor, engine: str) -> None:
     """Four windows long: transformers' recipe keeps all tokens, and the mask forgets those behind the window."""
     from transformers.integrations.executorch import TorchExportableModuleWithHybridCache
@@ -90,7 +93,8 @@ def stepper(recipe: nn.Module, ids: Tensor, engine: str) -> Any:
     return lambda i: run(input_ids=ids[:, i : i + 1], cache_position=torch.tensor([i]))
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.long
+@on_engines
 def test_a_quantised_cache_is_stepped_as_in_eager(ids: Tensor, engine: str) -> None:
     """It grows, and PyTorch exports no state that grows: the recipe takes it as an argument and gives it back."""
     from transformers import QuantizedCache

@@ -29,6 +29,7 @@ def nested(x: Tensor) -> Any:
     return torch.while_loop(lambda i, x: x.sum() < 100, body, (torch.tensor(0), x))
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("function", [branch, counted, nested], ids=lambda f: f.__name__)
 def test_runs_equal_to_eager(function: Callable[[Tensor], Any], target: str) -> None:
@@ -46,6 +47,7 @@ def test_the_torch_dialect_has_a_branch_and_a_loop() -> None:
     assert "torch.prim.If" in text
 
 
+@pytest.mark.engine
 def test_dynamic_sizes() -> None:
     dim = torch.export.Dim("n", min=2)
     module = flambeau.compile(branch, (torch.ones(4),), dynamic_shapes=({0: dim},))

@@ -68,6 +68,7 @@ class Transformed(nn.Module):
         return gradient + self.calls, rows, tangent, torch.func.jacrev(lambda v: v.sin())(x)
 
 
+@pytest.mark.engine
 def test_function_transforms_are_done_while_tracing() -> None:
     steps_like_eager(Transformed, *THREE[:2], on_iree=True)
 

@@ -29,6 +29,7 @@ def _seed() -> None:
 # Constants
 
 
+@pytest.mark.engine
 def test_tensor_constants_are_literals() -> None:
     """S26: `lift_fresh_copy` of `torch.tensor([1, 2])` comes from the module that owns it."""
     module = flambeau.compile(lambda x: x + torch.tensor([1, 2]), (torch.ones(2),), output_type="raw")
@@ -37,6 +38,7 @@ def test_tensor_constants_are_literals() -> None:
     runs_like_eager(lambda x: x + torch.tensor([1, 2]), torch.ones(2))
 
 
+@pytest.mark.engine
 def test_one_constant_used_twice() -> None:
     """S26: a shared get_attr is one literal."""
     graph = torch.fx.Graph()
@@ -79,6 +81,7 @@ EXACT = {
 }
 
 
+@pytest.mark.engine
 def test_constants_of_all_kinds_are_exact() -> None:
     """S27, S28: the bits of a constant arrive as they are, for every dtype."""
 
@@ -119,12 +122,14 @@ def test_literals_in_the_text() -> None:
     assert "torch.vtensor.literal(dense<[true, false]> : tensor<2xi1>)" in text
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128], ids=str)
 def test_complex_constants_compute(dtype: torch.dtype) -> None:
     """S28: an add of a complex constant runs."""
     runs_like_eager(lambda x: x + torch.tensor([1 + 2j, -3j], dtype=dtype), torch.tensor([1j, 2.0], dtype=dtype))
 
 
+@pytest.mark.engine
 def test_nan_and_infinite_numbers() -> None:
     """S2: fills with -inf, as a number and as a tensor, are exact."""
 
@@ -139,6 +144,7 @@ def test_nan_and_infinite_numbers() -> None:
     runs_like_eager(program, torch.tensor([1.0, -1.0]))
 
 
+@pytest.mark.engine
 def test_lift_is_the_identity() -> None:
     """S29."""
     runs_like_eager(lambda x: torch.ops.aten.lift(x) + 1, matrix())
@@ -159,6 +165,7 @@ class Tied(nn.Module):
         return self.head(self.embedding(ids))
 
 
+@pytest.mark.engine
 def test_tied_weights_are_one_resource() -> None:
     model = Tied()
     module = runs_like_eager(model, torch.tensor([[1, 2, 49]]))
@@ -175,6 +182,7 @@ def test_weights_are_not_copied() -> None:
     assert "dense_resource<_0.weight>" in str(module)
 
 
+@pytest.mark.engine
 def test_weights_that_are_views_of_one_storage() -> None:
     class Views(nn.Module):
         def __init__(self) -> None:
@@ -191,6 +199,7 @@ def test_weights_that_are_views_of_one_storage() -> None:
     assert len(module.weights) == 3
 
 
+@pytest.mark.engine
 def test_non_persistent_buffers() -> None:
     class Positions(nn.Module):
         def __init__(self) -> None:
@@ -217,6 +226,7 @@ class Sample:
 torch.export.register_dataclass(Sample, serialized_type_name="flambeau.tests.Sample")
 
 
+@pytest.mark.engine
 def test_lists_tuples_and_dicts() -> None:
     def program(xs: list[Tensor], ys: tuple[Tensor, dict[str, Tensor]]) -> dict[str, Any]:
         return {"sum": xs[0] + xs[1], "nested": [(ys[0],), {"k": ys[1]["b"] * 2}]}
@@ -224,15 +234,18 @@ def test_lists_tuples_and_dicts() -> None:
     runs_like_eager(program, [torch.ones(2), torch.ones(2)], (torch.zeros(3), {"b": torch.ones(1)}))
 
 
+@pytest.mark.engine
 def test_dict_keys_in_another_order() -> None:
     module = flambeau.compile(lambda d: d["a"] - d["b"], ({"a": torch.ones(2), "b": torch.zeros(2)},))
     assert_same(load(module)({"b": torch.ones(2), "a": torch.full((2,), 3.0)}), torch.full((2,), 2.0))
 
 
+@pytest.mark.engine
 def test_named_tuples() -> None:
     runs_like_eager(lambda p: Pair(p.left + 1, p.right * 2), Pair(torch.ones(2), torch.ones(3)))
 
 
+@pytest.mark.engine
 def test_dataclasses() -> None:
     def program(s: Sample) -> Sample:
         return Sample(s.data * s.mask, ~s.mask)
@@ -245,11 +258,13 @@ class Options(nn.Module):
         return x * scale if shift is None else x * scale + shift
 
 
+@pytest.mark.engine
 def test_keyword_arguments() -> None:
     runs_like_eager(Options(), torch.ones(3), scale=torch.tensor(2.0))
     runs_like_eager(Options(), torch.ones(3), shift=torch.ones(3), scale=torch.tensor(2.0))
 
 
+@pytest.mark.engine
 def test_none_results() -> None:
     """S34: None keeps its place in the result."""
 
@@ -259,14 +274,17 @@ def test_none_results() -> None:
     runs_like_eager(program, matrix())
 
 
+@pytest.mark.engine
 def test_constant_results() -> None:
     runs_like_eager(lambda x: (x, 3, "name", 2.5, True), matrix())
 
 
+@pytest.mark.engine
 def test_no_results_and_no_arguments() -> None:
     runs_like_eager(lambda: torch.ones(2, 3))
 
 
+@pytest.mark.engine
 def test_constant_arguments_are_baked_in() -> None:
     def program(x: Tensor, n: int, flag: bool, name: str) -> Tensor:
         return x + n if flag and name == "plus" else x - n
@@ -274,6 +292,7 @@ def test_constant_arguments_are_baked_in() -> None:
     runs_like_eager(program, matrix(), 3, True, "plus")
 
 
+@pytest.mark.engine
 def test_arguments_that_are_not_used() -> None:
     runs_like_eager(lambda x, y, z: x + z, matrix(), torch.ones(7), matrix())
 
@@ -351,6 +370,7 @@ SIZES = [
 ]  # fmt: skip
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("function", SIZES, ids=lambda f: f.__name__)
 def test_sizes_in_the_program(function: Callable[[Tensor], Tensor]) -> None:
     """S1, S5, S7-S10: sizes are symbols of the program, and one compilation serves all of them."""
@@ -361,6 +381,7 @@ def test_sizes_in_the_program(function: Callable[[Tensor], Tensor]) -> None:
         assert_same(run(x), function(x), function.__name__)
 
 
+@pytest.mark.engine
 def test_integer_results() -> None:
     """S94: sizes are returned as Python ints."""
     module = flambeau.compile(lambda x: (x.shape[0] * 2, x.numel() + 1, x + 1), (matrix(),), dynamic_shapes=BOTH)
@@ -372,6 +393,7 @@ def test_integer_results() -> None:
         assert type(doubled) is int
 
 
+@pytest.mark.engine
 def test_number_arguments_can_vary() -> None:
     """S94: an int argument that is dynamic is an i64 of the function."""
     shapes = ({0: Dim.DYNAMIC}, Dim.DYNAMIC)
@@ -436,6 +458,7 @@ DECOMPOSED: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]]]] 
 }  # fmt: skip
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("name", DECOMPOSED)
 def test_ops_that_pytorch_decomposes(name: str) -> None:
     function, inputs = DECOMPOSED[name]
@@ -456,6 +479,7 @@ def test_an_expanded_op_keeps_the_location_of_its_call() -> None:
 # Pooling by its functional and its module: the seed's own programs
 
 
+@pytest.mark.engine
 def test_default_stride_of_pooling_is_the_kernel() -> None:
     """S21, S22, S23: an empty stride is an empty list of ints and means the kernel."""
     x = torch.randn(1, 2, 16, 16)
@@ -472,6 +496,7 @@ def test_pooling_modules_equal_functionals() -> None:
     assert str(by_module).replace("%input", "%x") == str(by_function).replace("%args", "%x")
 
 
+@pytest.mark.engine
 def test_casts() -> None:
     """S3, S5, S6: `.to` of dtype, device, bool (NaN is True), and layout."""
 
@@ -492,6 +517,7 @@ def test_casts() -> None:
 # Regions, functions, programs, graphs
 
 
+@pytest.mark.engine
 def test_no_grad_and_autocast_regions() -> None:
     """S52: the higher-order ops of these regions are inlined."""
 
@@ -512,6 +538,7 @@ def test_no_grad_and_autocast_regions() -> None:
     assert len(module.weights) == 2
 
 
+@pytest.mark.engine
 def test_autocast_computes_in_bfloat16() -> None:
     def program(x: Tensor) -> Tensor:
         with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -520,6 +547,7 @@ def test_autocast_computes_in_bfloat16() -> None:
     runs_like_eager(program, torch.randn(4, 8).round())
 
 
+@pytest.mark.engine
 def test_writes_inside_a_region() -> None:
     def program(x: Tensor) -> Tensor:
         y = x.clone()
@@ -549,6 +577,7 @@ def test_every_way_in_gives_the_same_program(output_type: str) -> None:
     assert [str(other) for other in others] == [str(direct)] * len(others)
 
 
+@pytest.mark.engine
 def test_functional_programs_of_run_decompositions() -> None:
     """A program whose mutations torch.export has made into results already."""
     model = Counter()
@@ -560,6 +589,7 @@ def test_functional_programs_of_run_decompositions() -> None:
     assert model.calls.item() == 2
 
 
+@pytest.mark.engine
 def test_graph_modules_of_make_fx() -> None:
     from torch.fx.experimental.proxy_tensor import make_fx
 
@@ -570,6 +600,7 @@ def test_graph_modules_of_make_fx() -> None:
     assert_same(load(module)(matrix()), [torch.relu(matrix() @ w), matrix().sum(1)])
 
 
+@pytest.mark.engine
 def test_graph_modules_with_symbolic_sizes() -> None:
     from torch.fx.experimental.proxy_tensor import make_fx
 

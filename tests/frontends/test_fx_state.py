@@ -26,6 +26,7 @@ class PlainAttribute(nn.Module):
         return self.h * 2
 
 
+@pytest.mark.engine
 def test_a_plain_tensor_attribute_that_is_written_is_state() -> None:
     module = steps_like_eager(PlainAttribute, *THREE, on_iree=True)
     (argument,) = [a for a in module.signatures["main"].arguments if a.state is not None]
@@ -69,6 +70,7 @@ class Regions(nn.Module):
         return self.codebook.sum(0) + self.average, score
 
 
+@pytest.mark.engine
 def test_writes_inside_no_grad_and_autocast_regions_are_seen() -> None:
     module = steps_like_eager(Regions, *THREE, on_iree=True)
     states = {a.state for a in module.signatures["main"].arguments if a.state is not None}
@@ -95,6 +97,7 @@ class SharedMemory(nn.Module):
         return before, self.whole + 0, self.column * 1, self.weight * 1, self.turned.sum()
 
 
+@pytest.mark.engine
 def test_a_write_through_one_of_several_views_is_seen_through_the_others() -> None:
     steps_like_eager(SharedMemory, *THREE, on_iree=True)
 
@@ -308,6 +311,7 @@ def test_an_argument_that_is_the_state_which_is_written_is_refused() -> None:
             run(model.h)
 
 
+@pytest.mark.engine
 def test_calls_of_several_threads_lose_no_write() -> None:
     model = PlainAttribute()
     run = flambeau.load(flambeau.compile(model, (torch.ones(2),)), profile="quick", device="local-sync")
@@ -365,6 +369,7 @@ class Averages(nn.Module):
         return old, self.inner(x), self.total * 1
 
 
+@pytest.mark.engine
 def test_buffers_of_all_modules_may_be_assigned() -> None:
     """What was taken from the old tensor stays, and what is written into the new one counts."""
     steps_like_eager(Averages, *THREE, on_iree=True)
@@ -431,6 +436,7 @@ class PerhapsViews(nn.Module):
         return self.h * 1
 
 
+@pytest.mark.engine
 def test_what_gives_its_argument_back_is_written_and_what_copies_is_not() -> None:
     steps_like_eager(PerhapsViews, *THREE, on_iree=True)
 
@@ -507,7 +513,7 @@ def pieces(x: Tensor) -> tuple[Tensor, ...]:
     return *x.split(2, 0), x[:3]
 
 
-@pytest.mark.parametrize("engine", ["eager", "iree"])
+@pytest.mark.parametrize("engine", ["eager", pytest.param("iree", marks=pytest.mark.engine)])
 def test_what_pytorch_assumed_about_sizes_is_checked(engine: str) -> None:
     stage = "torch" if engine == "eager" else "linalg-on-tensors"
     module = flambeau.compile(

@@ -83,6 +83,7 @@ def test_a_size_that_makes_a_view_of_a_copy_is_refused(function: Callable[[Tenso
             run(numbers(1, 3))
 
 
+@pytest.mark.engine
 def test_the_check_is_there_on_iree() -> None:
     module = flambeau.compile(reshaped, (numbers(4, 3),), dynamic_shapes=({0: AUTO},))
     run = flambeau.load(module, profile="quick", device="local-sync")

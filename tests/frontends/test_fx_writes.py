@@ -235,11 +235,13 @@ WRITES = [
 ]  # fmt: skip
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("x", [torch.tensor(True), torch.full((3,), 100, dtype=torch.int8)], ids=["bool", "int8"])
 def test_sums_in_place_are_of_the_dtype_of_the_tensor(x: Tensor) -> None:
     runs_like_eager(lambda x: (x.clone().cumsum_(0), x.clone().cumprod_(0)), x)
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("function", WRITES, ids=lambda f: f.__name__)
 def test_writes(function: Callable[[Tensor], Any]) -> None:
     runs_like_eager(function, matrix())
@@ -251,6 +253,7 @@ DYNAMIC_WRITES = [
 ]  # fmt: skip
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("function", DYNAMIC_WRITES, ids=lambda f: f.__name__)
 def test_writes_with_dynamic_sizes(function: Callable[[Tensor], Any]) -> None:
     module = flambeau.compile(function, (matrix(),), dynamic_shapes=({0: Dim.DYNAMIC, 1: Dim.DYNAMIC},))
@@ -306,6 +309,7 @@ def test_only_the_written_alias_set_is_mutable() -> None:
 # What the caller sees: aliases, mutated inputs and buffers
 
 
+@pytest.mark.engine
 def test_results_that_are_one_tensor() -> None:
     def program(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         y = x + 1
@@ -314,10 +318,12 @@ def test_results_that_are_one_tensor() -> None:
     runs_like_eager(program, matrix())
 
 
+@pytest.mark.engine
 def test_an_argument_that_is_returned() -> None:
     runs_like_eager(lambda x: (x, x.t(), x + 1), matrix())
 
 
+@pytest.mark.engine
 def test_writes_into_an_argument_reach_the_caller() -> None:
     def program(x: Tensor, y: Tensor) -> Tensor:
         x.add_(y)
@@ -328,6 +334,7 @@ def test_writes_into_an_argument_reach_the_caller() -> None:
     assert module.signatures["main"].arguments[mutation.argument].name.startswith("arg")
 
 
+@pytest.mark.engine
 def test_writes_through_a_view_of_an_argument_reach_the_caller() -> None:
     def program(x: Tensor) -> Tensor:
         x[:, 0] = 1
@@ -337,10 +344,12 @@ def test_writes_through_a_view_of_an_argument_reach_the_caller() -> None:
     runs_like_eager(program, matrix())
 
 
+@pytest.mark.engine
 def test_a_written_argument_that_is_returned() -> None:
     runs_like_eager(lambda x: x.mul_(2), matrix())
 
 
+@pytest.mark.engine
 def test_a_program_that_only_writes() -> None:
     def program(x: Tensor) -> None:
         x.zero_()
@@ -348,6 +357,7 @@ def test_a_program_that_only_writes() -> None:
     runs_like_eager(program, matrix())
 
 
+@pytest.mark.engine
 def test_buffers_are_written_back() -> None:
     module = runs_like_eager(Counter(), matrix(), calls=3)
     signature = module.signatures["main"]
@@ -366,6 +376,7 @@ class SlotCache(nn.Module):
         return self.cache.sum(0)
 
 
+@pytest.mark.engine
 def test_a_buffer_is_written_through_views() -> None:
     model = SlotCache()
     eager = deepcopy(model)
@@ -376,17 +387,20 @@ def test_a_buffer_is_written_through_views() -> None:
     assert_same(model.cache, torch.tensor([[4.0], [3.0], [2.0]]).expand(3, 4))
 
 
+@pytest.mark.engine
 def test_batch_norm_updates_its_statistics() -> None:
     model = nn.Sequential(nn.BatchNorm1d(4, momentum=0.3)).train()
     runs_like_eager(model, torch.randn(6, 4), calls=2)
     assert model[0].num_batches_tracked.item() == 2
 
 
+@pytest.mark.engine
 def test_instance_norm_updates_its_statistics() -> None:
     model = nn.Sequential(nn.InstanceNorm1d(4, momentum=0.3, affine=True, track_running_stats=True)).train()
     runs_like_eager(model, torch.randn(3, 4, 5), calls=2)
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("training", [False, True])
 def test_native_norms_update_what_they_are_given(training: bool) -> None:
     class Norms(nn.Module):

@@ -33,6 +33,7 @@ def run(model: torch.nn.Module, inputs: dict[str, Any]) -> Any:
         return model(**copy.deepcopy(inputs))
 
 
+@pytest.mark.long(sample=2)
 @pytest.mark.parametrize("name", DECODERS)
 def test_a_decoder_exports_with_its_cache(name: str) -> None:
     model = build(name)
@@ -45,6 +46,7 @@ def test_a_decoder_exports_with_its_cache(name: str) -> None:
     assert_same(got, want)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", DECODERS)
 def test_a_decoder_exports_with_any_batch_and_sequence(name: str) -> None:
     model = build(name)
@@ -56,6 +58,7 @@ def test_a_decoder_exports_with_any_batch_and_sequence(name: str) -> None:
         assert_same(run(program.module(), inputs), run(model, inputs))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", [name for name, model in MODELS.items() if name not in DECODERS])
 def test_the_other_models_export_with_any_batch(name: str) -> None:
     model = build(name)
@@ -66,6 +69,7 @@ def test_the_other_models_export_with_any_batch(name: str) -> None:
     assert_same(run(program.module(), inputs), run(model, inputs))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", DECODERS)
 def test_a_returned_cache_continues_the_sequence(name: str) -> None:
     model = build(name)
@@ -80,6 +84,7 @@ def test_a_returned_cache_continues_the_sequence(name: str) -> None:
     assert_same(got, want)
 
 
+@pytest.mark.long
 def test_a_cache_is_an_argument_of_dynamic_length() -> None:
     model = build("llama-4l")
     ids = MODELS["llama-4l"].inputs(2, 8, small=True)["input_ids"]
@@ -97,6 +102,7 @@ def test_a_cache_is_an_argument_of_dynamic_length() -> None:
         assert_same(run(program.module(), step(length)), run(model, step(length)))
 
 
+@pytest.mark.long
 def test_a_static_cache_is_an_argument() -> None:
     from transformers import StaticCache
 

@@ -17,6 +17,7 @@ def _fresh_dynamo() -> None:
     torch._dynamo.reset()
 
 
+@pytest.mark.engine
 def test_a_model_runs_and_recompiles_for_other_sizes() -> None:
     model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2)).eval()
     fast = torch.compile(model, backend="flambeau")
@@ -26,6 +27,7 @@ def test_a_model_runs_and_recompiles_for_other_sizes() -> None:
             torch.testing.assert_close(fast(x), model(x))
 
 
+@pytest.mark.engine
 def test_writes_constants_and_python_results() -> None:
     def program(x: Tensor) -> tuple[Tensor, int]:
         y = x * torch.tensor([1.0, 2.0, 3.0, 4.0])
@@ -40,6 +42,7 @@ def test_writes_constants_and_python_results() -> None:
         assert actual[1] == expected[1]
 
 
+@pytest.mark.engine
 def test_an_edited_weight_is_seen() -> None:
     model = nn.Linear(4, 2).eval()
     fast = torch.compile(model, backend="flambeau")

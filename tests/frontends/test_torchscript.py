@@ -40,17 +40,20 @@ def run(model: Any, args: tuple[Any, ...], frontend: str = "script", calls: int 
     return module
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("frontend", ["script", "trace"])
 def test_resnet(frontend: str) -> None:
     torch.manual_seed(0)
     run(ResNet().eval(), (torch.randn(2, 3, 64, 64),), frontend)
 
 
+@pytest.mark.engine
 def test_language_model_with_a_loop() -> None:
     torch.manual_seed(0)
     run(LanguageModel().eval(), (torch.randint(0, 11, (2, 5)),))
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("steps", [0, 1, 6])
 def test_trip_count_from_data(steps: int) -> None:
     """S82: the loop stays a loop, and one compilation serves all counts."""
@@ -63,21 +66,25 @@ def test_trip_count_from_data(steps: int) -> None:
     torch.testing.assert_close(got, model(x, torch.tensor(steps)), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.engine
 def test_beam_search_step() -> None:
     torch.manual_seed(0)
     run(BeamStep().eval(), (torch.randn(4), torch.randn(4, 6)))
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("frontend", ["script", "trace"])
 def test_shared_submodules(frontend: str) -> None:
     module = run(SharedTree().eval(), (torch.randn(2, 4),), frontend)
     assert len(module.weights) == 4, "a shared layer has its weights once"
 
 
+@pytest.mark.engine
 def test_state_lives_between_calls() -> None:
     run(RunningMean(), (torch.randn(4, 3),), calls=3)
 
 
+@pytest.mark.engine
 def test_training_statistics_are_state() -> None:
     class Model(nn.Module):
         def __init__(self) -> None:
@@ -103,6 +110,7 @@ class Conditional(nn.Module):
         return x + y
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("sign", [1, -1])
 def test_write_through_one_alias_or_another(sign: int) -> None:
     """What the caller passed is written only if the branch said so."""
@@ -128,6 +136,7 @@ class Breaks(nn.Module):
         return x, n
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("model", [EarlyReturn(), Breaks()])
 @pytest.mark.parametrize("value", [-2.0, 1.0, 7.0])
 def test_leaving_loops(model: nn.Module, value: float) -> None:
@@ -149,6 +158,7 @@ class Containers(nn.Module):
         return {"total": total, "first": total[0]}
 
 
+@pytest.mark.engine
 def test_containers_at_the_border() -> None:
     args = ([torch.randn(3), torch.randn(3)], {"a": torch.randn(3)})
     run(Containers(), args)
@@ -166,6 +176,7 @@ class Tuples(nn.Module):
         return wide[0], (rest[0], last)
 
 
+@pytest.mark.engine
 def test_tuples_of_views() -> None:
     """S15, S17: concatenation, index by a flag, slice; all of them views of what is written later."""
     run(Tuples(), (torch.randn(2, 3),))
@@ -178,6 +189,7 @@ class Asserts(nn.Module):
         return x.relu()
 
 
+@pytest.mark.engine
 def test_assertions() -> None:
     run(Asserts(), (torch.randn(3),))
     module = flambeau.compile(Asserts(), (torch.randn(3),), frontend="script")
@@ -188,6 +200,7 @@ def test_assertions() -> None:
     assert caught.value.diagnostics[0].file == __file__
 
 
+@pytest.mark.engine
 def test_dynamic_sizes() -> None:
     """S79: placeholders leave axes open; one compilation serves other sizes, scripted or traced."""
     torch.manual_seed(0)
@@ -221,6 +234,7 @@ def test_api_of_old() -> None:
         assert "torch.aten.linear" in str(module)
 
 
+@pytest.mark.engine
 def test_raw_modules_can_be_lowered_later() -> None:
     model = SharedTree().eval()
     x = torch.randn(2, 4)
@@ -230,6 +244,7 @@ def test_raw_modules_can_be_lowered_later() -> None:
     torch.testing.assert_close(flambeau.load(module, profile="quick")(x), model(x), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.engine
 def test_archives(tmp_path: Path) -> None:
     path = tmp_path / "model.pt"
     torch.manual_seed(0)
@@ -307,6 +322,7 @@ def test_errors_name_the_frontend() -> None:
         flambeau.compile(model, (), {"input": torch.randn(1, 2)}, frontend="script")
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize(
     "function",
     [lambda x: x.sort()[0], lambda x: torch.nn.functional.gelu(x), lambda x: torch.outer(x[0], x[1])],

@@ -43,6 +43,7 @@ def samples() -> Report:
     return check_rules(all_names(), (torch.float32, torch.int64, torch.bool, torch.complex64), samples=8)
 
 
+@pytest.mark.long
 def test_rules_agree_on_the_samples_of_opinfo(samples: Report) -> None:
     assert spelt(samples) == []
     assert len(samples.checked) > 500
@@ -100,6 +101,7 @@ def mixed() -> Report:
     return report
 
 
+@pytest.mark.long
 def test_rules_agree_on_mixed_dtypes(mixed: Report) -> None:
     assert spelt(mixed) == []
     assert len(mixed.checked) > 250
@@ -438,6 +440,7 @@ def test_the_type_of_a_number_decides_only_where_it_matters() -> None:
 # --- No rule is missing, none is untested ---
 
 
+@pytest.mark.long
 def test_all_rules_that_are_said_to_refuse_unknown_sizes_do(samples: Report, cases: Report) -> None:
     assert samples.refused | cases.refused == set(CANNOT_KNOW)
 
@@ -447,6 +450,7 @@ def test_every_op_that_something_downstream_takes_has_a_rule() -> None:
     assert sorted(needed - set(rules())) == sorted(PYTORCH_SAYS)
 
 
+@pytest.mark.long
 def test_every_rule_is_compared_with_pytorch(samples: Report, mixed: Report, cases: Report) -> None:
     compared = {
         *samples.checked,

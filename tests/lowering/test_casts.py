@@ -36,6 +36,7 @@ def takes(target: str, dtype: torch.dtype) -> bool:
     return target != "tosa" or not (dtype.is_complex or dtype is torch.float64)
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("target", ["linalg-on-tensors", "stablehlo", "tosa"])
 def test_casts_between_every_two_dtypes(target: str):
     sources = [d for d in DTYPES if takes(target, d)]
@@ -70,6 +71,7 @@ def edges(dtype: torch.dtype) -> torch.Tensor:
     return torch.tensor([0, 1, 100, 448, -1, -(1 << 63), (1 << 62) + 12345, 1 << 31, info.min, -100]).to(dtype)
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("rare", RARE, ids=str)
 def test_casts_of_what_few_programs_have(rare: torch.dtype):
     """To and from each of the others; floats that do not fit an integer are not defined, and not asked for."""

@@ -22,6 +22,7 @@ def asserts(module: flambeau.Module) -> int:
     return sum(op.name == "cf.assert" for op in module.op.walk())
 
 
+@pytest.mark.engine
 def test_sizes_outside_the_exported_range_are_refused() -> None:
     batch = Dim("batch", min=3, max=5)
     run = load(flambeau.compile(lambda x: x + 1, (torch.ones(4, 2),), dynamic_shapes=({0: batch},)))
@@ -32,6 +33,7 @@ def test_sizes_outside_the_exported_range_are_refused() -> None:
         run(torch.ones(2, 2))
 
 
+@pytest.mark.engine
 def test_arguments_that_share_a_size_must_agree() -> None:
     """S90."""
     batch = Dim("batch")
@@ -45,6 +47,7 @@ def test_arguments_that_share_a_size_must_agree() -> None:
         run(torch.ones(3, 2), torch.ones(4, 2))
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("target", ["linalg-on-tensors", "stablehlo", "tosa"])
 def test_sizes_that_nobody_knows_do_not_broadcast(target: str) -> None:
     """TOSA's ops would; functions promise that they do not, and the program holds them to it."""
@@ -72,6 +75,7 @@ def test_what_is_known_is_not_checked() -> None:
     assert asserts(flambeau.compile(body, (torch.ones(4, 3),), dynamic_shapes=({0: Dim("n")},))) == 0
 
 
+@pytest.mark.engine
 def test_a_parameter_that_the_program_writes_is_written_back() -> None:
     class Counter(torch.nn.Module):
         def __init__(self) -> None:
@@ -104,6 +108,7 @@ DIVISIONS = {
 }
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int64])
 def test_integers_that_are_divided_by_zero_are_refused(target: str, dtype: torch.dtype) -> None:
@@ -115,6 +120,7 @@ def test_integers_that_are_divided_by_zero_are_refused(target: str, dtype: torch
             run(x, integers(1, 0, 3, 4, dtype=dtype))
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("dtype", [torch.int8, torch.int64])
 def test_the_least_integer_divided_by_minus_one_wraps_around(target: str, dtype: torch.dtype) -> None:
@@ -128,6 +134,7 @@ def test_the_least_integer_divided_by_minus_one_wraps_around(target: str, dtype:
         assert torch.equal(run(x, y), expected), name
 
 
+@pytest.mark.engine
 def test_nothing_divided_by_zero_is_nothing() -> None:
     empty = torch.ones(0, 3, dtype=torch.int64)
     zeros = torch.zeros(3, dtype=torch.int64)
@@ -166,6 +173,7 @@ ROWS: dict[str, tuple[Any, torch.Tensor]] = {
 }
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", ROWS)
 def test_indices_out_of_range_are_refused(name: str, target: str) -> None:
@@ -202,6 +210,7 @@ def of_any_size(model: torch.nn.Module, target: str, *ranks: int) -> Any:
     return load(torchscript.compile(model, places, output_type=target))
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_view_has_as_many_elements_as_the_tensor(target: str) -> None:
     x = torch.arange(6.0).reshape(3, 2)
@@ -215,6 +224,7 @@ def test_a_view_has_as_many_elements_as_the_tensor(target: str) -> None:
         run(x, torch.zeros(4))
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_size_of_zero_ends_no_process(target: str) -> None:
     with pytest.raises(RunError, match="may have any size"):
@@ -222,6 +232,7 @@ def test_a_size_of_zero_ends_no_process(target: str) -> None:
     assert of_any_size(Rolled(), target, 2)(torch.zeros(0, 2)).shape == (0, 2)
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("target", TARGETS)
 def test_classes_that_one_hot_does_not_have_are_refused(target: str) -> None:
     def body(x: torch.Tensor) -> torch.Tensor:
@@ -244,6 +255,7 @@ class Plus(torch.nn.Module):
         return torch.addmm(bias, x, y)
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_bias_that_is_smaller_than_the_product_is_not_read_beyond_its_end(target: str) -> None:
     run = of_any_size(Plus(), target, 2, 2, 2)
@@ -259,6 +271,7 @@ class Parts(torch.nn.Module):
         return x.select(0, -3), x.narrow(0, 1, 2), one.sum() + two.sum()
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("target", TARGETS)
 def test_parts_that_end_outside_are_refused(target: str) -> None:
     run = of_any_size(Parts(), target, 2)
@@ -281,6 +294,7 @@ class Rows(torch.nn.Module):
         return one + two - three * four
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("model", [Windows(), Rows()], ids=lambda m: type(m).__name__)
 def test_a_size_that_gives_other_parts_is_refused(model: torch.nn.Module, target: str) -> None:
@@ -306,6 +320,7 @@ class Updates(torch.nn.Module):
         return x.scatter(0, index.unsqueeze(1).expand(-1, x.size(1)), source)
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", ["index_add", "index_copy", "gather", "scatter"])
 def test_sources_of_other_sizes_are_not_read_beyond_their_end(name: str, target: str) -> None:
@@ -337,6 +352,7 @@ class Cropped(torch.nn.Module):
         return torch.nn.functional.pad(x.t(), [0, -2], mode="replicate")
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize(("model", "rows"), [(Top(), 2), (Norm(), 0), (Cropped(), 2)], ids=lambda m: type(m).__name__)
 def test_sizes_that_pytorch_refuses_are_refused(model: torch.nn.Module, rows: int, target: str) -> None:
@@ -395,6 +411,7 @@ SIZES = [
 """Sizes that PyTorch takes, and sizes that it refuses."""
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize(("model", "good", "bad"), SIZES, ids=lambda m: type(m).__name__)
 def test_sizes_that_do_not_go_together_are_refused(
@@ -410,6 +427,7 @@ def test_sizes_that_do_not_go_together_are_refused(
         run(*y)
 
 
+@pytest.mark.engine
 def test_a_bias_of_another_size_does_not_end_the_process() -> None:
     """IREE would run the convolution before it looks at the guard."""
     shapes = [[1, 2, 5], [-1, 2, 3], [3]]

@@ -262,6 +262,7 @@ def test_the_slides_convolution_goes_through_the_passes() -> None:
     assert sorted(ours) == sorted([*theirs, cast])
 
 
+@pytest.mark.engine
 def test_the_slides_convolution_lowers_to_the_slides_linalg() -> None:
     """S98: from TorchScript too: sizes, empty, fill, the named convolution, one loop for the relu."""
     example = torchscript.TensorPlaceholder([-1, 2, -1, -1], torch.float32)

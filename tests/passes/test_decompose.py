@@ -30,6 +30,7 @@ def test_a_decomposition_reads_like_pytorch(filecheck: Check) -> None:
     )
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_decomposed_ops_match_eager(dynamic: bool) -> None:
     x, y = torch.rand(2, 8, 4, 6), torch.rand(2, 8, 4, 6)

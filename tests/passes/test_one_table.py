@@ -207,6 +207,7 @@ def name(call: Call) -> str:
     return f"{call.schema.name}-{'-'.join(str(a) for a in call.args if not isinstance(a, (torch.Tensor, list)))}"
 
 
+@pytest.mark.long(sample=10)
 @pytest.mark.parametrize("call", CALLS, ids=name)
 def test_frontends_give_one_program(call: Call, tmp_path: Path) -> None:
     for output in ("torch", "linalg-on-tensors"):
@@ -215,6 +216,7 @@ def test_frontends_give_one_program(call: Call, tmp_path: Path) -> None:
         assert plain_text(from_text(call, output, tmp_path / "call.mlir")) == fx, "MLIR text"
 
 
+@pytest.mark.long(sample=10)
 @pytest.mark.parametrize("call", CALLS, ids=name)
 def test_values_are_those_of_eager(call: Call, tmp_path: Path) -> None:
     run = flambeau.load(from_fx(call, "torch"), engine="eager")
@@ -228,6 +230,7 @@ DYNAMIC = [
 ]
 
 
+@pytest.mark.long(sample=10)
 @pytest.mark.parametrize("call", DYNAMIC, ids=name)
 def test_sizes_may_be_dynamic(call: Call) -> None:
     module = from_fx(call, "torch", dynamic=True)

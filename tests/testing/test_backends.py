@@ -83,7 +83,9 @@ def test_an_entry_point_is_a_backend(monkeypatch: pytest.MonkeyPatch) -> None:
     assert name_of(load_backend("installed")) == "eager"
 
 
-@pytest.mark.parametrize("backend", [IreeBackend(), EagerBackend()], ids=name_of)
+@pytest.mark.parametrize(
+    "backend", [pytest.param(IreeBackend(), marks=pytest.mark.engine), EagerBackend()], ids=name_of
+)
 def test_invoke_calls_as_python_would(backend: Any) -> None:
     def program(pair: dict[str, torch.Tensor], k: torch.Tensor) -> tuple[torch.Tensor, int]:
         return pair["a"] @ pair["b"] + k, 3
@@ -95,6 +97,7 @@ def test_invoke_calls_as_python_would(backend: Any) -> None:
     torch.testing.assert_close(got[0], program(*args)[0])
 
 
+@pytest.mark.engine
 def test_a_lost_device_is_tried_again() -> None:
     class Flaky(IreeBackend):
         retries = 2
@@ -154,6 +157,7 @@ def test_the_example_is_short() -> None:
     assert len((EXAMPLES / "backend.py").read_text().splitlines()) < 40
 
 
+@pytest.mark.engine
 def test_the_remote_example_survives_the_death_of_its_device() -> None:
     backend: Any = load_backend(str(EXAMPLES / "remote_backend.py"))
     module = flambeau.compile(torch.neg, (torch.ones(3),))

@@ -13,6 +13,8 @@ from click.testing import CliRunner, Result
 
 from flambeau.commands import flambeau
 
+pytestmark = pytest.mark.engine
+
 HERE = Path(__file__).parent
 EXAMPLES = HERE.parents[1] / "examples"
 CASES = str(HERE / "cases_of_all_kinds.py")

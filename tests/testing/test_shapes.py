@@ -30,6 +30,7 @@ def test_what_is_in_the_suite():
     assert not any(name.endswith("int64") for name in CASES)
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize(
     "backend, dtype, names",
     [("iree", "float32", HARD), ("iree", "float16", HARD[:3]), ("iree-quick", "float32", HARD[:3])],
@@ -41,6 +42,7 @@ def test_blocks_are_right(backend: str, dtype: str, names: tuple[str, ...]):
     assert len(results) == len(names)
 
 
+@pytest.mark.engine
 def test_a_batch_of_small_products_on_stablehlo_and_tosa():
     cases = [CASES["shapes/attention-eager-2x7-4x32/float32"], CASES["shapes/attention-sdpa-2x15-3x8/float32"]]
     results = list(Batch(load_backend("iree")).run(cases, ["stablehlo", "tosa"]))

@@ -57,6 +57,7 @@ def test_importing_the_table_is_light() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+@pytest.mark.long(sample=3)
 @pytest.mark.parametrize("family", sorted({model.family for model in ZOO.values()}))
 def test_models_can_be_called_and_are_the_same_each_time(family: str) -> None:
     """Each gives numbers that are finite and not all zero, and twice the same ones."""
@@ -70,6 +71,7 @@ def test_models_can_be_called_and_are_the_same_each_time(family: str) -> None:
             assert torch.equal(a, b), model.name
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("name", ["dlrm", "llama-cache", "mobilenet"])
 def test_a_model_runs_as_in_eager(name: str) -> None:
     expected = call(name)

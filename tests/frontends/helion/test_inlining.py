@@ -278,6 +278,7 @@ def test_inline_checks_the_operands() -> None:
         helion.inline(function, block.args[:1], OpBuilder(block))
 
 
+@pytest.mark.engine
 def test_what_is_inlined_runs() -> None:
     """Two nodes of a caller's own function: `exp2(x + x)`."""
     importer = helion.NodeImporter("linalg-on-tensors")

@@ -19,7 +19,7 @@ from flambeau.dialects.context import parse_module
 from flambeau.python_files import import_file
 
 pytest.importorskip("helion", reason="Helion is not installed: pip install -c constraints.txt -e '.[helion]'")
-pytestmark = pytest.mark.helion
+pytestmark = [pytest.mark.helion, pytest.mark.engine]
 
 from frontends.helion import kernels  # noqa: E402
 
@@ -47,48 +47,56 @@ def x(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
 # --- Helion's kinds of kernels ---
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("m,n", [(32, 16), (20, 33), (1, 1), (16, 9)])
 def test_vector_add(m: int, n: int) -> None:
     a, b = x(m, n), x(n)
     check(kernels.add, (a, b), a + b)
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("m,k,n", [(32, 64, 48), (40, 50, 33), (5, 3, 2), (17, 32, 16)])
 def test_matmul(m: int, k: int, n: int) -> None:
     a, b = x(m, k), x(k, n)
     check(kernels.matmul, (a, b), a @ b)
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("dtype,tolerance", [(torch.float16, 1e-2), (torch.bfloat16, 1e-1)])
 def test_matmul_of_16_bit_floats_adds_up_in_32(dtype: torch.dtype, tolerance: float) -> None:
     a, b = x(20, 40, dtype=dtype), x(40, 20, dtype=dtype)
     check(kernels.matmul, (a, b), a @ b, tolerance)
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("b,m,k,n", [(4, 32, 16, 16), (3, 20, 21, 18)])
 def test_batched_matmul(b: int, m: int, k: int, n: int) -> None:
     left, right = x(b, m, k), x(b, k, n)
     check(kernels.bmm, (left, right), left @ right)
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("m,k,n", [(16, 64, 32), (20, 70, 19)])
 def test_matmul_split_k(m: int, k: int, n: int) -> None:
     a, b = x(m, k), x(k, n)
     check(kernels.matmul_split_k, (a, b), a @ b)
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("m,n", [(8, 32), (10, 37), (1, 5)])
 def test_softmax(m: int, n: int) -> None:
     a = x(m, n)
     check(kernels.softmax, (a,), torch.softmax(a, -1))
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("m,n", [(8, 32), (10, 37), (3, 1)])
 def test_softmax_in_two_passes(m: int, n: int) -> None:
     a = x(m, n)
     check(kernels.softmax_two_pass, (a,), torch.softmax(a, -1))
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("m,n", [(8, 32), (10, 37)])
 def test_layer_norm(m: int, n: int) -> None:
     a, weight, bias = x(m, n), x(n), x(n)
@@ -96,6 +104,7 @@ def test_layer_norm(m: int, n: int) -> None:
     check(kernels.layer_norm, (a, weight, bias), (F.layer_norm(a, (n,), weight, bias), a.mean(-1), rstd))
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("m,n", [(8, 32), (10, 37)])
 def test_rms_norm(m: int, n: int) -> None:
     a, weight = x(m, n), x(n)
@@ -103,12 +112,14 @@ def test_rms_norm(m: int, n: int) -> None:
     check(kernels.rms_norm, (a, weight), (F.rms_norm(a, (n,), weight, 1e-5), inverse))
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("n,v", [(8, 32), (10, 37)])
 def test_cross_entropy(n: int, v: int) -> None:
     logits, labels = x(n, v), torch.randint(0, v, (n,))
     check(kernels.cross_entropy, (logits, labels), F.cross_entropy(logits, labels))
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("kernel", [kernels.long_sum, kernels.long_sum_looped], ids=["whole", "looped"])
 @pytest.mark.parametrize("m,n", [(8, 256), (10, 301)])
 def test_long_sum(kernel: Any, m: int, n: int) -> None:
@@ -116,12 +127,14 @@ def test_long_sum(kernel: Any, m: int, n: int) -> None:
     check(kernel, (a,), a.sum(-1))
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("m,n,d", [(32, 48, 16), (40, 24, 16), (17, 33, 8)])
 def test_flash_attention(m: int, n: int, d: int) -> None:
     q, k, v = x(1, 2, m, d), x(1, 2, n, d), x(1, 2, n, d)
     check(kernels.attention, (q, k, v), F.scaled_dot_product_attention(q, k, v))
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("shape", [(2, 2, 1, 16, 2, 8, 4), (1, 2, 2, 12, 4, 10, 5), (1, 1, 1, 20, 2, 12, 3)])
 def test_mamba_chunk_scan(shape: tuple[int, ...]) -> None:
     batch, chunks, groups, length, heads, width, state = shape
@@ -185,6 +198,7 @@ FEATURES: dict[str, tuple[Callable[[], tuple[Any, ...]], Callable[..., Any]]] = 
 }
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("name", FEATURES)
 def test_feature(name: str) -> None:
     make, expected = FEATURES[name]

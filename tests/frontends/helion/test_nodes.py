@@ -142,6 +142,7 @@ def test_s110_each_op_has_every_output_type(name: str, output_type: OutputType) 
     assert ("torch" in dialects) == (expected[output_type] == "torch")
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("output_type", ["linalg-on-tensors", "tosa", "stablehlo"])
 def test_s110_each_op_computes_what_pytorch_does(output_type: str) -> None:
     from flambeau.files import signature_of
@@ -294,6 +295,7 @@ def test_s122_the_page_lists_the_output_types() -> None:
     assert re.findall(r"^\| `([\w-]+)` \|", page, re.MULTILINE) == [str(o) for o in OutputType]
 
 
+@pytest.mark.long
 def test_single_nodes_need_no_helion_and_whole_kernels_say_that_they_do() -> None:
     code = """
 import sys

@@ -31,6 +31,7 @@ def small(name: str) -> Any:
     return models.Bert(vocabulary=24, positions=12, width=16, inner=32, layers=2, heads=2)
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("name", ["resnet50", "gpt2", "bert"])
 def test_a_checkpoint_gives_the_numbers_of_pytorch(name: str) -> None:
     model = small(name).eval()

@@ -224,6 +224,7 @@ CASES: dict[str, Case] = {
 PARTS = 4
 
 
+@pytest.mark.engine
 @pytest.mark.filterwarnings("ignore::UserWarning")  # PyTorch's, about functions that it deprecates
 @pytest.mark.parametrize("part", range(PARTS))
 def test_same_numbers(part: int) -> None:

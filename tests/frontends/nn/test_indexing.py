@@ -71,14 +71,17 @@ def check_numbers(kind: Any, expressions: list[str]) -> None:
         assert_same(as_torch(found), kind(expression, *INPUTS), expression)
 
 
+@pytest.mark.engine
 def test_the_numbers_of_reads() -> None:
     check_numbers(read, READS)
 
 
+@pytest.mark.engine
 def test_the_numbers_of_writes() -> None:
     check_numbers(write, WRITES)
 
 
+@pytest.mark.engine
 def test_unknown_sizes_in_slices() -> None:
     def f(x: Any) -> Any:
         n = x.shape[0]
@@ -92,6 +95,7 @@ def test_unknown_sizes_in_slices() -> None:
             np.testing.assert_array_equal(got, want)
 
 
+@pytest.mark.engine
 def test_bool_masks() -> None:
     def put(x: Any, m: Any) -> Any:
         y = x.clone()
@@ -104,6 +108,7 @@ def test_bool_masks() -> None:
     np.testing.assert_array_equal(run(X.numpy(), M.numpy()), put(X, M).numpy())
 
 
+@pytest.mark.engine
 def test_literals_index_and_join() -> None:
     def f(x: Any) -> Any:
         return (

@@ -83,6 +83,7 @@ def test_same_ir(name: str) -> None:
 PARTS = 8
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("part", range(PARTS))
 def test_same_numbers(part: int) -> None:
     names = list(CASES)[part::PARTS]
@@ -230,6 +231,7 @@ def test_what_is_refused() -> None:
         nn.ELU(beta=1)
 
 
+@pytest.mark.engine
 def test_statistics_of_instance_norm_in_training() -> None:
     x = torch.randn(2, 3, 4, 4, generator=torch.Generator().manual_seed(1))
     theirs, ours = (n.InstanceNorm2d(3, track_running_stats=True) for n in (torch.nn, nn))
@@ -239,6 +241,7 @@ def test_statistics_of_instance_norm_in_training() -> None:
         np.testing.assert_allclose(ours.state_dict()[name], value.numpy(), rtol=1e-5, atol=1e-6, err_msg=name)
 
 
+@pytest.mark.engine
 def test_sizes_that_the_run_time_knows() -> None:
     """A batch of any size: recurrence, attention, a masked encoder, pooling and losses."""
 
@@ -268,6 +271,7 @@ def test_sizes_that_the_run_time_knows() -> None:
         assert_same(as_torch(call(*(x.numpy() for x in inputs))), list(wanted), f"batch {size}", 1e-4, 1e-5)
 
 
+@pytest.mark.engine
 def test_forms_in_place_and_tables() -> None:
     def f(x: Any) -> Any:
         y = x.clone()
@@ -285,6 +289,7 @@ def test_forms_in_place_and_tables() -> None:
     assert nn.EmbeddingBag.from_pretrained(table, mode="sum").mode == "sum"
 
 
+@pytest.mark.engine
 def test_a_causal_mask_and_prediction() -> None:
     mask, likely = run(
         lambda x: (

@@ -63,6 +63,7 @@ def pairs() -> list[tuple[Any, Any]]:
     return found
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize(("make", "x"), [(model_in, IDS), (image_model_in, IMAGE)], ids=["text", "image"])
 def test_the_same_program_as_torch(make: Any, x: torch.Tensor) -> None:
     theirs, ours = make(torch.nn).eval(), make(nn).eval()
@@ -84,6 +85,7 @@ def test_names_and_text_are_those_of_torch() -> None:
             assert ours.state_dict()[name].shape == tuple(value.shape), name
 
 
+@pytest.mark.engine
 def test_batch_norm_in_training_updates_its_statistics() -> None:
     theirs, ours = torch.nn.BatchNorm2d(3), nn.BatchNorm2d(3)
     module = flambeau.compile(flambeau.trace(ours, nn.TensorSpec([2, 3, 16, 16])))
@@ -157,6 +159,7 @@ def test_mistakes_with_modules() -> None:
         nn.Linear(1, 1)(np.ones(1))
 
 
+@pytest.mark.engine
 def test_parameters_take_part_in_expressions() -> None:
     class Scale(nn.Module):
         def __init__(self) -> None:

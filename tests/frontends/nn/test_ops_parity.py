@@ -262,6 +262,7 @@ def test_same_ir(name: str) -> None:
     same_ir(lambda *xs: case(torch, *xs), lambda *xs: case(ops, *xs), *inputs)
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("part", range(4))
 def test_same_numbers(part: int) -> None:
     cases = list(CASES.values())[part::4]
@@ -281,6 +282,7 @@ def test_same_numbers(part: int) -> None:
         assert_same(as_torch(found), as_torch(case(torch, *inputs)), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.engine
 def test_dynamic_sizes_are_computed_in_the_program() -> None:
     def f(x: Any) -> Any:
         n, d = x.shape

@@ -41,6 +41,7 @@ def test_a_function_is_named_and_its_arguments_too() -> None:
     module.verify()
 
 
+@pytest.mark.engine
 def test_arrays_are_examples() -> None:
     module = flambeau.trace(lambda x: x * 2, A)
     assert str(module.signatures["main"].arguments[0].spec) == "2x3xfloat32"
@@ -55,11 +56,13 @@ def test_the_command_line_takes_it(tmp_path: Path) -> None:
     assert "linalg.matmul" in (tmp_path / "linalg.mlir").read_text()
 
 
+@pytest.mark.engine
 def test_arguments_by_name() -> None:
     module = flambeau.trace(lambda x, y: x - y, SPEC, SPEC)
     np.testing.assert_array_equal(run(module, A, y=A + 1), A - (A + 1))
 
 
+@pytest.mark.engine
 def test_structures_of_arguments_and_results() -> None:
     def f(pair: Any, table: Any, scale: Any = 1.0) -> Any:
         return {"sum": pair[0] + pair[1], "rest": [table["z"] * scale, (pair[0], 7, None)]}
@@ -76,11 +79,13 @@ def test_structures_of_arguments_and_results() -> None:
         run(module, A, {"z": A}, scale=2.0)
 
 
+@pytest.mark.engine
 def test_numbers_as_arguments() -> None:
     module = flambeau.trace(lambda x, n, f: x * n + f, SPEC, int, float)
     np.testing.assert_allclose(run(module, A, 3, 0.5), A * 3 + 0.5)
 
 
+@pytest.mark.engine
 def test_several_results_have_names() -> None:
     def f(x: Any) -> Any:
         found = x.max(1)
@@ -99,6 +104,7 @@ def test_every_target_takes_it(output_type: str) -> None:
     module.verify()
 
 
+@pytest.mark.engine
 def test_save_and_read(tmp_path: Path) -> None:
     model = nn.Linear(3, 4)
     module = flambeau.trace(model, SPEC)
@@ -110,6 +116,7 @@ def test_save_and_read(tmp_path: Path) -> None:
     np.testing.assert_allclose(flambeau.load(tmp_path / "model.mlir", profile="quick")(A), want, rtol=1e-5)
 
 
+@pytest.mark.engine
 def test_a_compiled_artefact_keeps_the_structure(tmp_path: Path) -> None:
     module = flambeau.trace(lambda x: {"a": x + 1, "b": [x]}, SPEC)
     flambeau.load(flambeau.compile(module), profile="quick").save(tmp_path / "model.flambeau")
@@ -149,6 +156,7 @@ def test_without_a_write_everything_is_a_value() -> None:
     assert "!torch.tensor" not in str(module)
 
 
+@pytest.mark.engine
 def test_an_argument_that_is_written_changes_for_the_caller() -> None:
     def f(x: Any, y: Any) -> Any:
         x[0].add_(1)
@@ -162,6 +170,7 @@ def test_an_argument_that_is_written_changes_for_the_caller() -> None:
     np.testing.assert_array_equal(got, want + A)
 
 
+@pytest.mark.engine
 def test_a_buffer_that_is_written_is_state() -> None:
     class Counter(nn.Module):
         def __init__(self) -> None:
@@ -183,6 +192,7 @@ def test_a_buffer_that_is_written_is_state() -> None:
     np.testing.assert_array_equal(model.count.data, 2 * (2 * A.sum(0) + A.sum(0)))
 
 
+@pytest.mark.engine
 def test_an_in_place_op_gives_the_object_back() -> None:
     def f(x: Any) -> Any:
         y = x.clone()
@@ -195,6 +205,7 @@ def test_an_in_place_op_gives_the_object_back() -> None:
     same_program(f, f, torch.arange(6.0).reshape(2, 3))
 
 
+@pytest.mark.engine
 def test_changing_the_shape_in_place() -> None:
     def f(x: Any) -> Any:
         y = x.clone()
@@ -205,6 +216,7 @@ def test_changing_the_shape_in_place() -> None:
     np.testing.assert_array_equal(got[0], 3 * A.T)
 
 
+@pytest.mark.engine
 def test_constants_are_results_too() -> None:
     got = run(flambeau.trace(lambda x: (x, np.ones(2, np.float32), ops.tensor([1, 2])), SPEC), A)
     np.testing.assert_array_equal(got[1], np.ones(2, "f"))

@@ -63,6 +63,7 @@ def python(code: str, *args: str) -> str:
     return done.stdout
 
 
+@pytest.mark.engine
 def test_from_a_checkpoint_to_numbers(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch", reason="it makes the checkpoint here; test_examples.py has some that are made")
 
@@ -107,6 +108,7 @@ def test_the_stub_is_current() -> None:
     assert (SOURCE / "flambeau" / "ops.pyi").read_text() == stub_text()
 
 
+@pytest.mark.long
 def test_the_stub_serves_a_type_checker(tmp_path: Path) -> None:
     pytest.importorskip("mypy")
     head = "from flambeau import ops\ndef f(x: ops.Tensor) -> ops.Tensor:\n"

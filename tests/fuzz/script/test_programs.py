@@ -27,6 +27,7 @@ def assert_no_failure(program: Program, outcome: Outcome) -> None:
         pytest.fail(f"{outcome.stage} breaks this program:\n\n{small.source}\n{check(small).reason}")
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("part", range(PARTS))
 def test_every_stage_agrees_with_pytorch(part: int) -> None:
     """Results and written arguments are the same behind each pass; few programs are refused."""
@@ -51,6 +52,7 @@ def assert_same_on_iree(programs: Sequence[Program]) -> None:
     assert outcome.status == "same", f"{outcome.stage}: {outcome.reason}"
 
 
+@pytest.mark.long
 @settings(
     max_examples=25,
     derandomize=True,

@@ -13,6 +13,11 @@ ONE_OF = 10
 """Of the tests for other targets, one of so many runs without --all-targets."""
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark the tests of this folder as ones that need an engine: nearly all of them compare values."""
+    item.add_marker("engine")
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     name = metafunc.function.__name__
     everywhere = name not in LINALG_ONLY

@@ -115,11 +115,13 @@ def test_equal_ops_share_a_decomposition() -> None:
     assert decompositions_in(other) == [f"aten.layer_norm.impl_{i}" for i in range(3)]
 
 
+@pytest.mark.engine
 def test_numbers_are_those_of_eager() -> None:
     model = Block()
     assert_same(flambeau.load(stablehlo(model, X))(X), model(X))
 
 
+@pytest.mark.engine
 def test_sizes_may_be_dynamic() -> None:
     model, batch = Block(), torch.export.Dim("batch")
     module = stablehlo(model, X, dynamic_shapes=({0: batch},))
@@ -161,6 +163,7 @@ def test_names_may_leave_the_overload_out() -> None:
         assert sorted(re.findall(r'composite "(\S+)"', str(module))) == sorted(found)
 
 
+@pytest.mark.engine
 def test_lists_dtypes_and_several_results() -> None:
     def body(x: Tensor) -> tuple[Tensor, ...]:
         a, b = torch.cat([x, x + 1], 1).split(3, 1)
@@ -180,6 +183,7 @@ def test_lists_dtypes_and_several_results() -> None:
     assert_same(list(flambeau.load(module)(X)), list(body(X)))
 
 
+@pytest.mark.engine
 def test_an_op_that_has_only_a_decomposition_is_kept_whole() -> None:
     assert "aten.mse_loss" in decompositions()
     assert "aten.mse_loss" not in rules()
@@ -199,12 +203,14 @@ def test_other_targets_lower_what_is_kept() -> None:
         assert "mse_loss" not in text
 
 
+@pytest.mark.engine
 def test_torchscript_programs_have_composites_too() -> None:
     module = stablehlo(Block(), X, frontend="script")
     assert decompositions_in(module).count("aten.layer_norm.impl_0") == 1
     assert_same(flambeau.load(module)(X), Block()(X))
 
 
+@pytest.mark.engine
 def test_a_composite_inside_a_branch() -> None:
     def body(x: Tensor) -> Tensor:
         return torch.cond(x.sum() > 0, lambda y: F.layer_norm(y, [8]), lambda y: F.layer_norm(y + 1, [8]), (x,))
@@ -215,6 +221,7 @@ def test_a_composite_inside_a_branch() -> None:
         assert_same(flambeau.load(module)(x), body(x))
 
 
+@pytest.mark.engine
 def test_a_saved_program_is_called_by_its_public_function(tmp_path: Path) -> None:
     model = Block()
     stablehlo(model, X).save(tmp_path / "block.mlir")

@@ -51,6 +51,7 @@ X = torch.tensor([[1.0, -2.0, 3.0], [1.0, float("nan"), -0.0], [0.5, 2.0, 0.0], 
 WRITE_ARGS = (torch.zeros(2, 16, 4), torch.ones(2, 1, 4), torch.tensor(3))
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize(
     "function, args, target, patterns",
     [

@@ -37,6 +37,7 @@ def serialised(module: flambeau.Module) -> bytes:
     return artefact
 
 
+@pytest.mark.long(sample=2)
 @pytest.mark.parametrize("name", MODELS)
 def test_a_model_is_a_portable_artefact(name: str) -> None:
     zoo = MODELS[name]
@@ -73,6 +74,7 @@ def failures(cases: Iterable[Case]) -> tuple[int, list[str]]:
     return count, bad
 
 
+@pytest.mark.long
 def test_a_sample_of_the_op_cases_are_portable_artefacts() -> None:
     cases = list(load_suite("ops", ["float32"]).cases.values())
     count, bad = failures(cases[::10])
@@ -89,6 +91,7 @@ def test_every_case_is_a_portable_artefact(suite: str, least: int) -> None:
     assert count >= least
 
 
+@pytest.mark.engine
 def test_a_check_is_a_composite_that_does_nothing_where_nobody_knows_it() -> None:
     module = flambeau.compile(lambda x, i: x[i], (torch.randn(5), torch.tensor([1, 2])), output_type="stablehlo")
     text = str(module)
@@ -98,6 +101,7 @@ def test_a_check_is_a_composite_that_does_nothing_where_nobody_knows_it() -> Non
         flambeau.load(module, profile="quick")(torch.randn(5), torch.tensor([1, 7]))
 
 
+@pytest.mark.engine
 def test_a_cache_write_at_a_position_of_the_run_time_is_an_update() -> None:
     def write(cache: torch.Tensor, row: torch.Tensor, position: torch.Tensor) -> torch.Tensor:
         at = position.item()

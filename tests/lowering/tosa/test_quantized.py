@@ -135,6 +135,7 @@ EXACT: dict[str, Callable[[], Any]] = {
 }  # fmt: skip
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("target", TARGETS)
 def test_quantising_is_exact(target: str) -> None:
     cases = [case() for case in EXACT.values()]
@@ -155,6 +156,7 @@ def dynamic(x: Tensor, symmetric: bool) -> tuple[Tensor, Tensor]:
     return integers, Q.dequantize_per_tensor.tensor(integers, scale, zero, *INT8)
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("target", TARGETS)
 def test_scales_that_come_from_the_data(target: str) -> None:
     def model(x: Tensor, y: Tensor) -> list[Tensor]:
@@ -248,6 +250,7 @@ def integer_part(text: str) -> str:
     return "\n".join(lines[last + 1 :])
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("per_channel", [True, False])
 @pytest.mark.parametrize("zero", [0, 9])
 @pytest.mark.parametrize("bias", [True, False])
@@ -260,6 +263,7 @@ def test_linear_is_a_matmul_of_8_bits_and_a_rescale(per_channel: bool, zero: int
     assert "f32" not in integer_part(text)
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize(
     "shape, x_shape, options",
     [
@@ -284,12 +288,14 @@ def test_convolution_takes_8_bits_and_gives_32(shape: Any, x_shape: Any, options
     assert "clamp" not in integer_part(text)
 
 
+@pytest.mark.engine
 def test_a_convolution_with_one_scale_and_zero_points_on_both_sides() -> None:
     x = torch.randn(1, 3, 6, 6)
     text = check_step(Then(Convolution((4, 3, 3, 3), per_channel=False, zero=11, padding=1)), x)
     assert "per_channel = false" in text
 
 
+@pytest.mark.engine
 def test_dynamic_sizes_keep_the_integers() -> None:
     model, shapes = Then(Dense(8, 5)), {"x": ({0: torch.export.Dim("n", min=2, max=64)},)}
     text = check_step(model, X, dynamic_shapes=shapes)
@@ -297,6 +303,7 @@ def test_dynamic_sizes_keep_the_integers() -> None:
     assert "rescale" in text
 
 
+@pytest.mark.engine
 def test_a_relu_that_does_not_end_at_the_zero_point_is_a_clamp() -> None:
     text = check_step(Then(Dense(8, 5), torch.relu, scale=0.05, zero=-20), X)
     assert re.search(r"tosa\.clamp .*max_val = 127 : i8, min_val = -20 : i8", text)
@@ -304,6 +311,7 @@ def test_a_relu_that_does_not_end_at_the_zero_point_is_a_clamp() -> None:
     assert re.search(r"tosa\.clamp .*max_val = 80 : i8, min_val = -20 : i8", text)
 
 
+@pytest.mark.engine
 def test_unsigned_activations() -> None:
     def model(x: Tensor) -> Tensor:
         y = F.linear(qdq(x, 0.03, 120, UINT8), weight(), weight.bias)
@@ -315,6 +323,7 @@ def test_unsigned_activations() -> None:
     assert ops_of(text).count("matmul") == 2
 
 
+@pytest.mark.engine
 def test_a_result_that_is_not_quantised_is_a_float_of_the_accumulator() -> None:
     model = Dense(8, 5)
     module = lowered(model, X)
@@ -322,6 +331,7 @@ def test_a_result_that_is_not_quantised_is_a_float_of_the_accumulator() -> None:
     torch.testing.assert_close(ran(module, X), model(X), rtol=1e-4, atol=1e-3)
 
 
+@pytest.mark.engine
 def test_a_bias_that_is_quantised_itself_is_used_as_it_is() -> None:
     weight = Integers((5, 8), per_channel=False)
     integers = torch.tensor([100, -2000, 30000, 4, 5], dtype=torch.int32)
@@ -338,6 +348,7 @@ def test_a_bias_that_is_quantised_itself_is_used_as_it_is() -> None:
 BINARY = {"add": torch.add, "mul": torch.mul}
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("op", BINARY)
 def test_elementwise_ops_on_integers(op: str) -> None:
     def model(x: Tensor, y: Tensor) -> Tensor:
@@ -359,6 +370,7 @@ POOLS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("pool", POOLS)
 def test_pools_and_moves_stay_in_integers(pool: str) -> None:
     x = torch.randn(2, 3, 8, 8, generator=torch.Generator().manual_seed(3))
@@ -369,6 +381,7 @@ def test_pools_and_moves_stay_in_integers(pool: str) -> None:
         assert "rescale" not in text, "the result has the steps of the input"
 
 
+@pytest.mark.engine
 def test_what_has_no_integer_rule_is_computed_in_floats() -> None:
     check_step(Then(lambda x: torch.tanh(qdq(x, 0.03, 3)), scale=1 / 128, zero=0), X)
     # A weight whose channels have different zero points.
@@ -378,6 +391,7 @@ def test_what_has_no_integer_rule_is_computed_in_floats() -> None:
     assert "rescale" not in text
 
 
+@pytest.mark.engine
 def test_a_bias_that_32_bits_cannot_hold_is_a_float() -> None:
     model = Dense(8, 5)
     model.integers.weight[2], model.integers.scales[2] = 0, 1e-9
@@ -385,6 +399,7 @@ def test_a_bias_that_32_bits_cannot_hold_is_a_float() -> None:
     assert "rescale" not in text
 
 
+@pytest.mark.engine
 def test_weights_alone_in_8_bits() -> None:
     weight = Integers((5, 8))
     for target in TARGETS:
@@ -445,6 +460,7 @@ class Layers(nn.Module):
 MODELS = {"CNN": (Block, (2, 3, 12, 12)), "MLP": (Layers, (7, 16))}
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("model", MODELS)
 def test_whole_models(model: str, target: str) -> None:
@@ -472,6 +488,7 @@ def test_torch_mlir_reads_and_verifies_the_generic_form(model: str) -> None:
         assert Module.parse(generic_text(module.op)).operation.verify()
 
 
+@pytest.mark.engine
 def test_a_model_that_pytorch_quantised() -> None:
     from torch.ao.quantization import get_default_qconfig_mapping
     from torch.ao.quantization.quantize_fx import _convert_to_reference_decomposed_fx, prepare_fx

@@ -45,6 +45,7 @@ def op_names(module: flambeau.Module) -> set[str]:
 # --- Numbers ---
 
 
+@pytest.mark.engine
 def test_what_tosa_lacks_is_accurate_at_the_edges() -> None:
     functions = [
         torch.sqrt, torch.rsqrt, torch.expm1, torch.log1p, torch.log2, torch.exp2, torch.trunc, torch.round, torch.atan,
@@ -56,6 +57,7 @@ def test_what_tosa_lacks_is_accurate_at_the_edges() -> None:
     check(torch.tan, near, atol=1e-6)
 
 
+@pytest.mark.engine
 def test_divisions_and_remainders() -> None:
     x = torch.tensor([6.0, -6.0, 7.5, -7.5, 5.0, 1.0, 0.0, 9.0, INF, 3.0])
     y = torch.tensor([3.0, 3.0, -2.5, 2.0, 5.0, 49.0, 3.0, 0.0, 2.0, INF])
@@ -84,6 +86,7 @@ def test_divisions_and_remainders() -> None:
 LARGEST = torch.finfo(torch.float32).max
 
 
+@pytest.mark.engine
 def test_divisors_may_be_the_largest_numbers() -> None:
     x = torch.tensor([INF, -INF, LARGEST, -LARGEST, 1e38, 1.0, -0.0, NAN])
     y = torch.tensor([1.0, LARGEST, -LARGEST, 1.5e38, INF, 1.2e-38])
@@ -130,6 +133,7 @@ def test_divisors_that_cannot_be_large_are_left_alone() -> None:
     assert [counted(compiled(f, x), "select") for f in large] == [1] * len(large)
 
 
+@pytest.mark.engine
 def test_zeros_keep_their_sign() -> None:
     x = torch.tensor([0.0, -0.0, -0.5, 0.5, -0.4, -1.5, 2.5, 3e9, -3e9, INF, NAN])
     check_all([(lambda v, t=t: torch.signbit(v.to(t).round()), (x,)) for t in (torch.float32, torch.float16)])
@@ -143,11 +147,13 @@ def test_zeros_keep_their_sign() -> None:
     check_all([(lambda v: torch.signbit(v + 0), (x[:9],)), (lambda v: torch.signbit(v.cumsum(0)), (x[1:2],))])
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 def test_nothing_divided_by_nothing_is_nan(dtype: torch.dtype) -> None:
     check(lambda v: torch.nanmean(v, 1), torch.zeros(2, 0, dtype=dtype))
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64])
 def test_integers_of_every_width_wrap_and_compare(dtype: torch.dtype) -> None:
     x = torch.tensor([0, 1, 3, 100, 127, 200 if dtype == torch.uint8 else -100], dtype=dtype)
@@ -170,6 +176,7 @@ def test_integers_of_every_width_wrap_and_compare(dtype: torch.dtype) -> None:
     )
 
 
+@pytest.mark.engine
 def test_casts_truncate_and_booleans_are_what_differs_from_zero() -> None:
     x = torch.tensor([0.0, 0.4, -0.6, 1.5, 2.5, -2.5, 100.7])
     targets = (torch.int8, torch.int32, torch.int64, torch.bool, torch.float16, torch.bfloat16)
@@ -177,12 +184,14 @@ def test_casts_truncate_and_booleans_are_what_differs_from_zero() -> None:
     check_all([(lambda v, t=t: (v > 0).to(t), (x,)) for t in (torch.float32, torch.float16, torch.int64, torch.uint8)])
 
 
+@pytest.mark.engine
 def test_casts_of_what_no_integer_is() -> None:
     x = torch.tensor([NAN, INF, -INF, LARGEST, -LARGEST, 2.0**31, -(2.0**31), 2147483520.0, 3e9, -3e9, 300.0, -1.0])
     check_all([(lambda v, t=t: v.to(t), (x,)) for t in (torch.uint8, torch.int8, torch.int16, torch.int32)])
     check(lambda v: v.to(torch.int16), x.to(torch.float16))
 
 
+@pytest.mark.engine
 def test_reductions() -> None:
     x = ramp(3, 4, 5)
     some = torch.tensor([[-INF, -INF], [NAN, 1.0], [INF, -INF]])
@@ -203,6 +212,7 @@ def test_reductions() -> None:
     )
 
 
+@pytest.mark.engine
 def test_moves() -> None:
     x = ramp(4, 6, 5)
     check_all(
@@ -222,6 +232,7 @@ def test_moves() -> None:
     )
 
 
+@pytest.mark.engine
 def test_reads_and_writes_at_computed_positions() -> None:
     x, rows = ramp(5, 4), torch.tensor([3, 0, 3])
     at = torch.tensor([[0, 1, 2, 0], [4, 4, 4, 4]])
@@ -245,6 +256,7 @@ def test_reads_and_writes_at_computed_positions() -> None:
 # --- Convolutions and windows ---
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize(
     "options",
     [
@@ -257,6 +269,7 @@ def test_convolutions_end_where_the_input_ends(options: dict[str, Any]) -> None:
     assert "tosa.conv2d" in op_names(module)
 
 
+@pytest.mark.engine
 def test_convolutions_of_every_kind() -> None:
     x = ramp(2, 6, 8, 7)
     check_all(
@@ -291,6 +304,7 @@ def test_transposes_that_meet_are_none() -> None:
     assert len(transposes) == 4
 
 
+@pytest.mark.engine
 def test_poolings() -> None:
     x = ramp(2, 3, 9, 8)
     low = torch.full((1, 1, 2, 3), -INF)
@@ -310,6 +324,7 @@ def test_poolings() -> None:
     assert {"tosa.max_pool2d", "tosa.avg_pool2d"} <= op_names(module)
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_halves_accumulate_in_f32(dtype: torch.dtype) -> None:
     x, w = ramp(1, 8, 6, 6, dtype=dtype), ramp(4, 8, 3, 3, dtype=dtype)
@@ -317,6 +332,7 @@ def test_halves_accumulate_in_f32(dtype: torch.dtype) -> None:
     assert "acc_type = f32" in str(module)
 
 
+@pytest.mark.engine
 def test_products_of_matrices() -> None:
     a, b = ramp(2, 3, 4), ramp(2, 4, 5)
     check_all(
@@ -341,12 +357,14 @@ class Branch(torch.nn.Module):
         return torch.cond(x.sum() > 0, lambda x, n: (x + 1, n + 1), lambda x, n: (x * 2, n * 2), (x, n))
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_branches(dynamic: bool) -> None:
     model, n = Branch(), torch.tensor([1, 2])
     check_all([(model, (ramp(3, 4), n)), (model, (-ramp(3, 4), n))], dynamic=dynamic)
 
 
+@pytest.mark.engine
 def test_loops() -> None:
     @torch.jit.script
     def doubled(x: torch.Tensor, n: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, int]:
@@ -365,6 +383,7 @@ def test_loops() -> None:
 # --- Sizes that only the run time knows ---
 
 
+@pytest.mark.engine
 def test_dynamic_sizes() -> None:
     x, w = ramp(3, 4), ramp(5, 4)
     module = check_all(
@@ -381,6 +400,7 @@ def test_dynamic_sizes() -> None:
     assert "tensor<?x?xf32>" in str(module)
 
 
+@pytest.mark.engine
 def test_positions_along_dynamic_sizes() -> None:
     """TOSA has no op that counts: they are put together from rows of a constant, and rows of rows."""
     auto = torch.export.Dim.AUTO
@@ -398,6 +418,7 @@ def test_positions_along_dynamic_sizes() -> None:
     assert torch.equal(flambeau.load(count, profile="quick")(torch.zeros(size)), torch.arange(size))
 
 
+@pytest.mark.engine
 def test_long_chains_of_ops_on_dynamic_sizes() -> None:
     """Ops whose sizes nobody knows are many branches for IREE, which did not compile or did not run these."""
     x, y = ramp(4, 5) + 0.5, ramp(4, 5) - 3.25
@@ -453,12 +474,14 @@ def element_types(module: Any, but: tuple[str, ...] = ()) -> set[str]:
             and hasattr(r.type, "element_type")}  # fmt: skip
 
 
+@pytest.mark.engine
 def test_divisors_with_constants_of_many_equal_elements() -> None:
     """How large a divisor can be is told from literals too, also from those that store a number many times."""
     weight = torch.full((10,), 0.5)
     check(lambda x: x / (x.abs() + weight), torch.randn(4, 10))
 
 
+@pytest.mark.engine
 def test_narrow_computes_in_32_bits_and_keeps_the_signature() -> None:
     ids, mask = torch.tensor([[3, 15, 0], [1, 2, 3]]), torch.tensor([[1, 1, 0], [1, 1, 1]])
     model = Ids().eval()
@@ -488,6 +511,7 @@ def test_a_constant_that_does_not_fit_is_refused() -> None:
     assert "5000000000" in str(kept)
 
 
+@pytest.mark.engine
 def test_the_ends_of_64_bits_mean_the_ends_of_32() -> None:
     lowest, highest = torch.iinfo(torch.int64).min, torch.iinfo(torch.int64).max
     text = str(compiled(lambda a: torch.where(a > 0, a, highest).minimum(torch.tensor(lowest)), torch.tensor([1, -2])))
@@ -499,6 +523,7 @@ def test_the_ends_of_64_bits_mean_the_ends_of_32() -> None:
     check(lambda v: v.long().clamp(0, 5), x)
 
 
+@pytest.mark.engine
 def test_integers_that_outgrow_32_bits_need_64() -> None:
     x = torch.tensor([[2**31 - 1, 1], [2, 3]], dtype=torch.int32)
     for function in (torch.sum, lambda v: v.cumsum(1)):
@@ -506,6 +531,7 @@ def test_integers_that_outgrow_32_bits_need_64() -> None:
         assert torch.equal(flambeau.load(module, profile="quick")(x), function(x))
 
 
+@pytest.mark.engine
 def test_64_bits_are_gathered_and_sorted() -> None:
     x = torch.tensor([5, -(2**40), 2**63 - 1, -(2**63), 2**31, -1])
 
@@ -516,6 +542,7 @@ def test_64_bits_are_gathered_and_sorted() -> None:
     assert all(torch.equal(r, e) for r, e in zip(results, moved(x), strict=True))
 
 
+@pytest.mark.engine
 def test_64_bits_and_floats_are_cast_to_each_other() -> None:
     """TOSA has only casts between 32 and 64 bits, and between 32 bits and floats."""
     random = torch.Generator().manual_seed(0)
@@ -601,11 +628,13 @@ def test_torch_mlir_reads_and_verifies_the_generic_form(number: int) -> None:
         assert Module.parse(generic_text(module.op)).operation.verify()
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("number", range(len(PROGRAMS)))
 def test_iree_runs_them(number: int) -> None:
     check(*(PROGRAMS[number][0], *PROGRAMS[number][1]), rtol=1e-4)
 
 
+@pytest.mark.engine
 def test_what_is_padded_loses_against_negative_integers() -> None:
     x = -torch.arange(1, 73).reshape(1, 1, 6, 3, 4)
     check(lambda x: F.max_pool3d(x, (2, 2, 3), padding=1, dilation=(2, 1, 1)), x, dynamic=True)
