@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeVar
 
 from xdsl.ir import Block, Operation, SSAValue
 
 from flambeau.diagnostics import CompileError, Diagnostic, Unsupported, diagnostic_for, failure
 
 RuleFunction = Callable[..., Any]
+RuleT = TypeVar("RuleT", bound=RuleFunction)
 
 
 class RuleTable:
@@ -24,10 +25,10 @@ class RuleTable:
         self.name = name
         self.rules: dict[str, RuleFunction] = {}
 
-    def __call__(self, *names: str) -> Callable[[RuleFunction], RuleFunction]:
+    def __call__(self, *names: str) -> Callable[[RuleT], RuleT]:
         """Decorator: `@linalg_rule("aten.relu")`."""
 
-        def register(function: RuleFunction) -> RuleFunction:
+        def register(function: RuleT) -> RuleT:
             for name in names:
                 if name in self.rules:
                     raise ValueError(f"{self.name} has two rules for {name}")

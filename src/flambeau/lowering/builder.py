@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import struct
-from collections.abc import Callable, Mapping, Sequence
-from functools import cache
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache, reduce
+from typing import Any
 
 from xdsl.dialects import arith, cf, tensor
 from xdsl.dialects.builtin import (
@@ -81,19 +84,45 @@ def static(size: Size) -> int | None:
     return size if isinstance(size, int) else None
 
 
+Factors = tuple[int, tuple[int, ...]]
+"""A size as a product: of a number, and of sizes that are not known, by their ids in order."""
+
+
+def multiply_factors(a: Factors, b: Factors) -> Factors:
+    """The factors of the product of two sizes."""
+    return (a[0] * b[0], tuple(sorted(a[1] + b[1])))
+
+
+def is_same(a: Size, b: Size) -> bool:
+    """Whether two sizes are known to be equal."""
+    return a is b or (isinstance(a, int) and isinstance(b, int) and a == b)
+
+
 _NO_OVERFLOW_FLAGS = {"overflowFlags": arith.IntegerOverflowAttr("none")}
 
 _CMP = {"eq": 0, "ne": 1, "slt": 2, "sle": 3, "sgt": 4, "sge": 5, "ult": 6, "ule": 7, "ugt": 8, "uge": 9}
 CMP_PROPERTIES = {name: {"predicate": IntegerAttr(i, i64)} for name, i in _CMP.items()}
 
 
-class LoweringBuilder(OpBuilder):
-    """Base of the targets' builders. `out` and `outs` are the result types of the op that is being lowered."""
+@dataclass(frozen=True)
+class RuleContext:
+    """What a rule is asked for, besides the op's arguments. For another question there is another context."""
 
-    outs: tuple[tuple[tuple[int | None, ...], DType], ...] = ()
-
-    out_length: int | None = None
+    results: tuple[tuple[tuple[int | None, ...], DType], ...] = ()
+    """The shape and the dtype of each tensor that the op gives, as the program says."""
+    length: int | None = None
     """How many elements of the list that the op gives are used; None where that is not known."""
+    zero_points: tuple[int, int] | None = None
+    """Those of both sides of a product of 8-bit integers, which is one of 32 bits; None for all other products."""
+    exact_extremes: bool = True
+    """Whether the maximum of nothing but -inf must be -inf; rules that only subtract it do without."""
+
+
+class LoweringBuilder(OpBuilder):
+    """Builds what does not depend on the target: constants, arithmetic on sizes, guards."""
+
+    context: RuleContext = RuleContext()
+    """What the rule of the op at hand is asked for; the driver sets it for each op."""
 
     rules: RuleTable
     """The rules of the target."""
@@ -105,7 +134,7 @@ class LoweringBuilder(OpBuilder):
             raise Unsupported(f"{op} has no rule")
         return rule(self, *args)
 
-    narrowed: ClassVar[Mapping[DType, DType]] = {}
+    narrowed: Mapping[DType, DType] = {}
     """Dtypes that the target does not have, and what rules may compute in instead."""
 
     def __init__(self, block: Block) -> None:
@@ -114,6 +143,7 @@ class LoweringBuilder(OpBuilder):
         self._constants: dict[Any, SSAValue] = {}
         self._last_constant: Operation | None = None
         self._memo: dict[Any, Any] = {}
+        self._factors: dict[SSAValue, Factors] = {}
         self.symbols: dict[str, Size] = {}
 
     # --- The op at hand ---
@@ -121,15 +151,25 @@ class LoweringBuilder(OpBuilder):
     @property
     def out_dtype(self) -> DType:
         """The dtype that PyTorch says the first result has."""
-        return self.outs[0][1]
+        return self.context.results[0][1]
 
     @property
     def out_shape(self) -> tuple[int | None, ...]:
-        return self.outs[0][0]
+        return self.context.results[0][0]
+
+    @contextmanager
+    def within(self, context: RuleContext) -> Iterator[None]:
+        """Ask rules that are called inside in another context."""
+        outer, self.context = self.context, context
+        try:
+            yield
+        finally:
+            self.context = outer
 
     # --- Constants: each once, at the start of the function ---
 
-    def _constant_op(self, key: Any, make: Callable[[], Operation]) -> SSAValue:
+    def constant_op(self, key: Any, make: Callable[[], Operation]) -> SSAValue:
+        """The result of the constant that `make` gives, made once for each key."""
         found = self._constants.get(key)
         if found is None:
             op = make()
@@ -149,11 +189,11 @@ class LoweringBuilder(OpBuilder):
         if dtype.is_complex:
             number = complex(value)
             key = (repr(number), dtype)
-            return self._constant_op(key, lambda: _complex_constant(number, dtype))
+            return self.constant_op(key, lambda: _complex_constant(number, dtype))
         if dtype.is_float:
             value = float(value.real if isinstance(value, complex) else value)
             key = (repr(value), dtype)
-            return self._constant_op(
+            return self.constant_op(
                 key,
                 lambda: arith.ConstantOp.create(result_types=(type_,), properties={"value": _float_attr(value, dtype)}),
             )
@@ -161,7 +201,7 @@ class LoweringBuilder(OpBuilder):
         assert isinstance(type_, IntegerType)
         integer = int(bool(value)) if dtype.is_bool else wrap(int(value), dtype)
         attr = IntegerAttr(integer, type_)
-        return self._constant_op(
+        return self.constant_op(
             (integer, type_), lambda: arith.ConstantOp.create(result_types=(type_,), properties={"value": attr})
         )
 
@@ -169,7 +209,7 @@ class LoweringBuilder(OpBuilder):
         """A size as an index value."""
         if isinstance(size, SSAValue):
             return size
-        return self._constant_op(
+        return self.constant_op(
             (size, INDEX),
             lambda: arith.ConstantOp.create(result_types=(INDEX,), properties={"value": index_attr(size)}),
         )
@@ -214,7 +254,9 @@ class LoweringBuilder(OpBuilder):
             a, b = b, a
         if isinstance(b, int) and b in (0, 1):
             return a if b == 1 else 0
-        return self._arith(arith.MuliOp, a, b, _NO_OVERFLOW_FLAGS)
+        product = self._arith(arith.MuliOp, a, b, _NO_OVERFLOW_FLAGS)
+        self._factors[product] = multiply_factors(self.factors(a), self.factors(b))
+        return product
 
     def floordiv(self, a: Size, b: Size) -> Size:
         if isinstance(a, int) and isinstance(b, int) and b != 0:
@@ -274,6 +316,39 @@ class LoweringBuilder(OpBuilder):
             total = self.mul(total, size)
         return total
 
+    def factors(self, size: Size) -> Factors:
+        """A size as a static factor and the sorted ids of its dynamic factors."""
+        if isinstance(size, int):
+            return (size, ())
+        return self._factors.get(size, (1, (id(size),)))
+
+    def divide_exact(self, numerator: Sequence[Size], denominator: Sequence[Size]) -> Size:
+        """A product of sizes divided by another that it is a multiple of; equal factors cancel without a division."""
+        (whole, symbols), (part, others) = self._factors_of(numerator), self._factors_of(denominator)
+        if symbols == others and part and whole % part == 0:
+            return whole // part
+        top, bottom = list(numerator), list(denominator)
+        for size in denominator:
+            match = next((i for i, s in enumerate(top) if is_same(s, size)), None)
+            if match is not None:
+                top.pop(match)
+                bottom.pop(next(i for i, s in enumerate(bottom) if is_same(s, size)))
+        constant = math.prod([s for s in bottom if isinstance(s, int)])
+        dynamic = [s for s in bottom if isinstance(s, SSAValue)]
+        static_top = math.prod([s for s in top if isinstance(s, int)])
+        rest: list[Size] = [s for s in top if isinstance(s, SSAValue)]
+        if not dynamic and constant and static_top % constant == 0:
+            return self.product([*rest, static_top // constant])
+        return self.floordiv(self.product(top), self.product(bottom))
+
+    def is_same_product(self, a: Sequence[Size], b: Sequence[Size]) -> bool:
+        """Whether two products of sizes are known to be equal."""
+        return self._factors_of(a) == self._factors_of(b)
+
+    def _factors_of(self, sizes: Sequence[Size]) -> Factors:
+        nothing: Factors = (1, ())
+        return reduce(multiply_factors, map(self.factors, sizes), nothing)
+
     # --- Guards ---
 
     def guard(self, condition: bool | SSAValue, message: str) -> None:
@@ -292,6 +367,8 @@ class LoweringBuilder(OpBuilder):
         if isinstance(a, int) and isinstance(b, int):
             if a != b:
                 raise Unsupported(f"{message}: {a} and {b}")
+            return a
+        if isinstance(a, SSAValue) and isinstance(b, SSAValue) and self.factors(a) == self.factors(b):
             return a
         key = ("same", *sorted(id(x) if isinstance(x, SSAValue) else x for x in (a, b)))
         if key not in self._memo:

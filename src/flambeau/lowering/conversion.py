@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -40,7 +40,7 @@ from flambeau.dialects.torch.types import BOOL, FLOAT, INT, NONE, ListType, Tens
 from flambeau.ir import dtypes
 from flambeau.ir.conversion import Conversion, RuleTable
 from flambeau.ir.dtypes import BY_TORCH_TYPE, DType
-from flambeau.lowering.builder import INDEX, LoweringBuilder, Size, Tensor, static, tensor_type
+from flambeau.lowering.builder import INDEX, LoweringBuilder, RuleContext, Size, Tensor, static, tensor_type
 from flambeau.lowering.scalars import SCALAR_RULES, as_float
 from flambeau.passes.decompose import legalize
 
@@ -53,11 +53,11 @@ POISONED = object()
 class Lowering(Conversion):
     """Lowers torch functions with one target's rules."""
 
-    def __init__(self, stage: str, rules: RuleTable, builder_class: type[LoweringBuilder]) -> None:
+    def __init__(self, stage: str, rules: RuleTable, make_builder: Callable[[Block], LoweringBuilder]) -> None:
         super().__init__()
         self.stage = stage
         self.rules = rules
-        self.builder_class = builder_class
+        self.make_builder = make_builder
         self.builder: LoweringBuilder
         self.ranges: dict[str, tuple[int, int]] = {}
 
@@ -72,7 +72,7 @@ class Lowering(Conversion):
         old = function.body.block
         inputs = [convert_type(a.type) for a in old.args]
         block = Block(arg_types=inputs)
-        b = self.builder = self.builder_class(block)
+        b = self.builder = self.make_builder(block)
         b.rules = self.rules
         self.values = {}
         for old_arg, new_arg in zip(old.args, block.args, strict=True):
@@ -136,11 +136,7 @@ class Lowering(Conversion):
                 "prints what PyTorch says about it.",
             )
         b, self.rule = self.builder, rule
-        b.outs = tuple(
-            (t.shape, _dtype(t)) for r in op.results if isinstance(t := r.type, TensorType) and t.shape is not None
-        )
-        if len(op.results) == 1 and isinstance(op.results[0].type, ListType):
-            b.out_length = next((len(u.operation.results) for u in op.results[0].uses), None)
+        b.context = _context(op)
         self.record(op, rule(b, *[self.values[v] for v in op.operands]))
         for result in op.results:
             if isinstance(result.type, TensorType):
@@ -341,6 +337,16 @@ class Lowering(Conversion):
                 self.values[result] = True
             else:
                 self.values[result] = 1
+
+
+def _context(op: TorchOp) -> RuleContext:
+    """What the rule of an op is asked for."""
+    results = tuple(
+        (t.shape, _dtype(t)) for r in op.results if isinstance(t := r.type, TensorType) and t.shape is not None
+    )
+    if len(op.results) == 1 and isinstance(op.results[0].type, ListType):
+        return RuleContext(results, next((len(u.operation.results) for u in op.results[0].uses), None))
+    return RuleContext(results)
 
 
 def _require(value: Any, type_: TensorType, narrowed: Mapping[DType, DType], rule: str) -> None:

@@ -7,6 +7,7 @@ An `Element` is one number in the IR together with its PyTorch dtype. Python's o
 from __future__ import annotations
 
 import math as pymath
+from collections.abc import Callable
 from typing import Any
 
 from xdsl.dialects import arith, complex, math
@@ -16,25 +17,23 @@ from xdsl.ir import Operation, SSAValue
 from flambeau.diagnostics import Unsupported
 from flambeau.ir import dtypes
 from flambeau.ir.dtypes import DType
+from flambeau.lowering import arithmetic
+from flambeau.lowering.arithmetic import FAST, Operand
 from flambeau.lowering.builder import LoweringBuilder
 
-_FAST = {"fastmath": arith.FastMathFlagsAttr("none")}
 _FLAGS = {"overflowFlags": arith.IntegerOverflowAttr("none")}
 _NONE: dict[str, Any] = {}
-
-Operand = Any
-"""An Element or a Python number."""
 
 _CMPI = {"eq": 0, "ne": 1, "lt": 2, "le": 3, "gt": 4, "ge": 5}
 _CMPF = {"eq": 1, "gt": 2, "ge": 3, "lt": 4, "le": 5, "ne": 13, "uno": 14}
 _PREDICATE = {i: {"predicate": IntegerAttr(i, i64)} for i in range(16)}
-_PREDICATE_F = {i: {"predicate": IntegerAttr(i, i64), **_FAST} for i in range(16)}
+_PREDICATE_F = {i: {"predicate": IntegerAttr(i, i64), **FAST} for i in range(16)}
 
 _SIMPLE: dict[str, tuple[type[Operation], dict[str, Any], type[Operation] | None]] = {
-    "add": (arith.AddfOp, _FAST, complex.AddOp),
-    "sub": (arith.SubfOp, _FAST, complex.SubOp),
-    "mul": (arith.MulfOp, _FAST, complex.MulOp),
-    "div": (arith.DivfOp, _FAST, complex.DivOp),
+    "add": (arith.AddfOp, FAST, complex.AddOp),
+    "sub": (arith.SubfOp, FAST, complex.SubOp),
+    "mul": (arith.MulfOp, FAST, complex.MulOp),
+    "div": (arith.DivfOp, FAST, complex.DivOp),
 }
 _SIMPLE_INT: dict[str, tuple[type[Operation], dict[str, Any]]] = {
     "add": (arith.AddiOp, _FLAGS),
@@ -42,6 +41,24 @@ _SIMPLE_INT: dict[str, tuple[type[Operation], dict[str, Any]]] = {
     "mul": (arith.MuliOp, _FLAGS),
 }
 _BOOL_OPS: dict[str, type[Operation]] = {"add": arith.OrIOp, "mul": arith.AndIOp, "sub": arith.XOrIOp}
+
+
+def _function(op: type[Operation], complex_op: type[Operation] | None = None) -> Callable[[Element], Element]:
+    """A method that applies an op of `math`, or of `complex` where there is one for complex numbers."""
+
+    def apply(x: Element) -> Element:
+        found = complex_op if x.dtype.is_complex else op if x.dtype.is_float else None
+        if found is None:
+            raise Unsupported(f"{op.name} of {x.dtype}")
+        return x.emit(found, (x,), properties=FAST)
+
+    return apply
+
+
+def _rounding(op: type[Operation]) -> Callable[[Element], Element]:
+    """A method that rounds floats, and leaves integers as they are."""
+    function = _function(op)
+    return lambda x: x if x.dtype.is_integral else function(x)
 
 
 class Element:
@@ -74,15 +91,6 @@ class Element:
         dtype = dtype or self.dtype
         value = self.b.value(op, [o.value for o in operands], dtype.builtin, properties)
         return Element(self.b, value, dtype)
-
-    def _unary(self, op: type[Operation], complex_op: type[Operation] | None = None) -> Element:
-        if self.dtype.is_complex:
-            if complex_op is None:
-                raise Unsupported(f"{op.name} of {self.dtype}")
-            return self.emit(complex_op, (self,), properties=_FAST)
-        if not self.dtype.is_float:
-            raise Unsupported(f"{op.name} of {self.dtype}")
-        return self.emit(op, (self,), properties=_FAST)
 
     def _binary(self, name: str, other: Operand, swap: bool = False) -> Element:
         a, b = self, self.like(other)
@@ -151,11 +159,11 @@ class Element:
 
     @property
     def real(self) -> Element:
-        return self.emit(complex.ReOp, (self,), self.dtype.real, _FAST) if self.dtype.is_complex else self
+        return self.emit(complex.ReOp, (self,), self.dtype.real, FAST) if self.dtype.is_complex else self
 
     @property
     def imag(self) -> Element:
-        return self.emit(complex.ImOp, (self,), self.dtype.real, _FAST) if self.dtype.is_complex else self.like(0)
+        return self.emit(complex.ImOp, (self,), self.dtype.real, FAST) if self.dtype.is_complex else self.like(0)
 
     def with_imag(self, imag: Element, dtype: DType) -> Element:
         """The complex number with this real part."""
@@ -191,76 +199,16 @@ class Element:
 
     def __neg__(self) -> Element:
         if self.dtype.is_complex:
-            return self.emit(complex.NegOp, (self,), properties=_FAST)
+            return self.emit(complex.NegOp, (self,), properties=FAST)
         if self.dtype.is_float:
-            return self.emit(arith.NegfOp, (self,), properties=_FAST)
+            return self.emit(arith.NegfOp, (self,), properties=FAST)
         return self.like(0) - self
 
-    def trunc_divide(self, other: Operand) -> Element:
-        """Division rounded towards zero."""
-        other = self.like(other)
-        if self.dtype.is_float:
-            return (self / other).trunc()
-        return self._integer_quotient(other, arith.DivSIOp)
-
-    def floor_divide(self, other: Operand) -> Element:
-        """Division rounded down; for floats exactly as PyTorch computes it, through the remainder."""
-        other = self.like(other)
-        if not self.dtype.is_float:
-            return self._integer_quotient(other, arith.FloorDivSIOp)
-        rest = self.fmod(other)
-        quotient = (self - rest) / other
-        quotient = ((rest != 0) & ((other < 0) ^ (rest < 0))).select(quotient - 1, quotient)
-        rounded = quotient.floor()
-        rounded = (quotient - rounded > 0.5).select(rounded + 1, rounded)
-        exact = (quotient != 0).select(rounded, (self / other).like(0).copysign(self / other))
-        return (other == 0).select(self / other, exact)
-
-    def fmod(self, other: Operand) -> Element:
-        """The remainder with the sign of the dividend."""
-        from flambeau.dialects.builtin_ext import RemFOp
-
-        other = self.like(other)
-        if self.dtype.is_float:
-            return self.emit(RemFOp, (self, other), properties=_FAST)
-        # A divisor of 1 leaves the rest that -1 leaves.
-        return self.emit(arith.RemSIOp if self.dtype.signed else arith.RemUIOp, (self, other._safe_divisor()))
-
-    def _integer_quotient(self, other: Element, signed_op: type[Operation]) -> Element:
-        """A quotient of integers that traps for no operands; -1 wraps the least integer around, as in PyTorch."""
-        safe = other._safe_divisor()
-        if not self.dtype.signed:
-            return self.emit(arith.DivUIOp, (self, safe))
-        quotient = self.emit(signed_op, (self, safe))
-        return quotient if safe is other else (other == -1).select(-self, quotient)
-
-    def _safe_divisor(self) -> Element:
-        """This integer, or 1 in the place of 0 and -1, by which processors cannot divide every number.
-
-        That a divisor is not zero is for the rule to guard; the guard may run after this loop.
-        """
-        number = self._constant()
-        if number is not None and number not in (0, -1):
-            return self
-        unsafe = self == 0
-        if self.dtype.signed:
-            unsafe = unsafe | (self == -1)
-        return unsafe.select(self.like(1), self)
-
-    def _constant(self) -> int | None:
-        """The integer that this is known to be."""
-        owner = self.value.owner
-        attr = owner.properties["value"] if isinstance(owner, arith.ConstantOp) else None
-        return attr.value.data if isinstance(attr, IntegerAttr) else None
-
-    def remainder(self, other: Operand) -> Element:
-        """The remainder with the sign of the divisor, Python's `%`."""
-        other = self.like(other)
-        rest = self.fmod(other)
-        if not self.dtype.is_float and not self.dtype.signed:
-            return rest
-        wrong_sign = (rest != 0) & ((other < 0) ^ (rest < 0))
-        return wrong_sign.select(rest + other, rest)
+    trunc_divide = arithmetic.trunc_divide
+    floor_divide = arithmetic.floor_divide
+    fmod = arithmetic.fmod
+    remainder = arithmetic.remainder
+    pow = arithmetic.power
 
     def maximum(self, other: Operand) -> Element:
         """The greater one; NaN if either is NaN."""
@@ -277,67 +225,8 @@ class Element:
             raise Unsupported("complex numbers have no order")
         other = self.like(other)
         if self.dtype.is_float:
-            return self.emit(of_floats, (self, other), properties=_FAST)
+            return self.emit(of_floats, (self, other), properties=FAST)
         return self.emit(of_signed if self.dtype.signed else of_unsigned, (self, other))
-
-    def pow(self, other: Operand) -> Element:
-        """Power; small constant exponents become products, as in PyTorch."""
-        if isinstance(other, (int, float)) and not isinstance(other, bool):
-            if other == 0.5 and self.dtype.is_float:
-                return self.sqrt()
-            if other == -0.5 and self.dtype.is_float:
-                return 1 / self.sqrt()
-            if float(other).is_integer() and 0 <= other <= (3 if not self.dtype.is_integral else pymath.inf):
-                return self._power(int(other))
-            if other in (-1, -2) and self.dtype.is_float:
-                return 1 / self._power(int(-other))
-        other = self.like(other)
-        if self.dtype.is_complex:
-            return self._complex_pow(other)
-        if self.dtype.is_float:
-            return self._float_pow(other)
-        return self._integer_pow(other)
-
-    def _complex_pow(self, exponent: Element) -> Element:
-        """A power of zero is zero, or infinite, or nothing at all, by the sign of the exponent's real part."""
-        power = self.emit(complex.PowOp, (self, exponent), properties=_FAST)
-        real, nan = exponent.real, exponent.real.like(pymath.nan)
-        infinite = real.like(pymath.inf).with_imag(nan, self.dtype)
-        of_zero = (real > 0).select(self.like(0), (real < 0).select(infinite, nan.with_imag(nan, self.dtype)))
-        return (self == 0).select(of_zero, power)
-
-    def _float_pow(self, exponent: Element) -> Element:
-        """Engines compute powers through logarithms, so the sign of a negative base is put back here."""
-        base = abs(self)
-        size = base.emit(math.PowFOp, (base, exponent), properties=_FAST)
-        size = ((exponent == 0) | (base == 1)).select(1, (exponent == 1).select(base, size))
-        is_whole = exponent.trunc() == exponent
-        signed = (is_whole & exponent.is_odd()).select(size.copysign(self), size)
-        return ((self < 0) & ~self.isinf() & ~is_whole).select(float("nan"), signed)
-
-    def _power(self, exponent: int) -> Element:
-        result: Element | None = None
-        base = self
-        while exponent:
-            if exponent & 1:
-                result = base if result is None else result * base
-            exponent >>= 1
-            if exponent:
-                base = base * base
-        return result if result is not None else self.like(1)
-
-    def _integer_pow(self, exponent: Element) -> Element:
-        """Square and multiply over the exponent's bits; a negative exponent gives 0 but for bases 1 and -1."""
-        result, base = self.like(1), self
-        for bit in range(self.dtype.bits - self.dtype.signed):
-            is_set = (exponent >> bit) & 1
-            result = (is_set != 0).select(result * base, result)
-            base = base * base
-        if not self.dtype.signed:
-            return result
-        odd = (exponent & 1) != 0
-        of_negative = (self == 1).select(self.like(1), (self == -1).select(odd.select(self.like(-1), self.like(1)), 0))
-        return (exponent < 0).select(of_negative, result)
 
     # --- Comparisons ---
 
@@ -445,7 +334,7 @@ class Element:
             ratio = (a == b).select(1, a.minimum(b) / larger)
             return larger * (1 + ratio * ratio).sqrt()
         if self.dtype.is_float:
-            return self.emit(math.AbsFOp, (self,), properties=_FAST)
+            return self.emit(math.AbsFOp, (self,), properties=FAST)
         return self if not self.dtype.signed else self.emit(math.AbsIOp, (self,))
 
     def sign(self) -> Element:
@@ -457,75 +346,46 @@ class Element:
         return result
 
     def copysign(self, other: Operand) -> Element:
-        return self.emit(math.CopySignOp, (self, self.like(other)), properties=_FAST)
+        return self.emit(math.CopySignOp, (self, self.like(other)), properties=FAST)
 
-    def floor(self) -> Element:
-        return self if self.dtype.is_integral else self._unary(math.FloorOp)
+    floor = _rounding(math.FloorOp)
+    ceil = _rounding(math.CeilOp)
+    trunc = _rounding(math.TruncOp)
+    round = _rounding(math.RoundEvenOp)
+    """Round half to even."""
 
-    def ceil(self) -> Element:
-        return self if self.dtype.is_integral else self._unary(math.CeilOp)
-
-    def trunc(self) -> Element:
-        return self if self.dtype.is_integral else self._unary(math.TruncOp)
-
-    def round(self) -> Element:
-        """Round half to even."""
-        return self if self.dtype.is_integral else self._unary(math.RoundEvenOp)
-
-    def sqrt(self) -> Element:
-        return self._unary(math.SqrtOp, complex.SqrtOp)
+    sqrt = _function(math.SqrtOp, complex.SqrtOp)
+    exp = _function(math.ExpOp, complex.ExpOp)
+    exp2 = _function(math.Exp2Op)
+    expm1 = _function(math.ExpM1Op, complex.Expm1Op)
+    log = _function(math.LogOp, complex.LogOp)
+    log2 = _function(math.Log2Op)
+    log1p = _function(math.Log1pOp, complex.Log1pOp)
+    sin = _function(math.SinOp, complex.SinOp)
+    cos = _function(math.CosOp, complex.CosOp)
+    tan = _function(math.TanOp, complex.TanOp)
+    tanh = _function(math.TanhOp, complex.TanhOp)
+    atan = _function(math.AtanOp)
+    erf = _function(math.ErfOp)
 
     def rsqrt(self) -> Element:
         return 1 / self.sqrt()
 
-    def exp(self) -> Element:
-        return self._unary(math.ExpOp, complex.ExpOp)
-
-    def exp2(self) -> Element:
-        return self._unary(math.Exp2Op)
-
-    def expm1(self) -> Element:
-        return self._unary(math.ExpM1Op, complex.Expm1Op)
-
-    def log(self) -> Element:
-        return self._unary(math.LogOp, complex.LogOp)
-
-    def log2(self) -> Element:
-        return self._unary(math.Log2Op)
-
     def log10(self) -> Element:
         # math.log10 does not reach a symbol that links everywhere.
         return self.log() * (1 / pymath.log(10))
-
-    def log1p(self) -> Element:
-        return self._unary(math.Log1pOp, complex.Log1pOp)
-
-    def sin(self) -> Element:
-        return self._unary(math.SinOp, complex.SinOp)
-
-    def cos(self) -> Element:
-        return self._unary(math.CosOp, complex.CosOp)
-
-    def tan(self) -> Element:
-        return self._unary(math.TanOp, complex.TanOp)
 
     def is_odd(self) -> Element:
         """Whether a whole number is odd."""
         half = self * 0.5
         return half.floor() != half
 
-    def tanh(self) -> Element:
-        return self._unary(math.TanhOp, complex.TanhOp)
-
-    def atan(self) -> Element:
-        return self._unary(math.AtanOp)
-
     def atan2(self, other: Operand) -> Element:
         """The angle of a point; engines divide, so that two zeros and two infinities are put right here."""
         y, x = self, self.like(other)
         infinite = y.isinf() & x.isinf()
         y, x = infinite.select(y.like(1).copysign(y), y), infinite.select(x.like(1).copysign(x), x)
-        angle = y.emit(math.Atan2Op, (y, x), properties=_FAST)
+        angle = y.emit(math.Atan2Op, (y, x), properties=FAST)
         at_origin = (x.like(1).copysign(x) < 0).select(pymath.pi, x.like(0))
         return abs(((y == 0) & (x == 0)).select(at_origin, angle)).copysign(y)
 
@@ -534,9 +394,6 @@ class Element:
 
     def acos(self) -> Element:
         return ((1 - self) * (1 + self)).sqrt().atan2(self)
-
-    def erf(self) -> Element:
-        return self._unary(math.ErfOp)
 
     def sinh(self) -> Element:
         # Through expm1: the plain formula loses all digits near zero.

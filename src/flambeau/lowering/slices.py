@@ -8,11 +8,11 @@ from typing import Any
 from xdsl.ir import SSAValue
 
 from flambeau.lowering.builder import Size, Tensor
-from flambeau.lowering.linalg.builder import LinalgBuilder
+from flambeau.lowering.verbs import RuleBuilder
 
 
 def insert_by_select(
-    b: LinalgBuilder, source: Tensor, into: Tensor, starts: Sequence[Size], steps: Sequence[Size]
+    b: RuleBuilder, source: Tensor, into: Tensor, starts: Sequence[Size], steps: Sequence[Size]
 ) -> Tensor:
     """What `tensor.insert_slice` gives: a copy of `into` with `source` at `starts`, `starts + steps`, and so on."""
     whole, placed = b.sizes(into), source
@@ -38,7 +38,7 @@ def insert_by_select(
     return b.map_indexed([into, padded], whole, into.dtype, choose)
 
 
-def spread(b: LinalgBuilder, x: Tensor, dim: int, step: Size, limit: Size) -> Tensor:
+def spread(b: RuleBuilder, x: Tensor, dim: int, step: Size, limit: Size) -> Tensor:
     """The slices of a dim `step` apart, with zeros between them, cut off at a limit."""
     sizes = b.sizes(x)
     low: list[Size] = [0] * (x.rank + 1)

@@ -45,7 +45,7 @@ def _written(op: PadOp) -> SSAValue:
     x = Tensor(op.source, dtype)
     low, high = mixed(op.static_low, op.low), mixed(op.static_high, op.high)
     sizes = [b.add(b.add(n, lo), hi) for n, lo, hi in zip(b.sizes(x), low, high, strict=True)]
-    filled = b.filled(sizes, Element(b, _value(op), dtype), dtype)
+    filled = b.initial(sizes, Element(b, _value(op), dtype), dtype)
     return b.insert_slice(x, filled, low, [1] * x.rank).value
 
 

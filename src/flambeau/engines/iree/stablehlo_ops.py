@@ -21,6 +21,7 @@ from flambeau.lowering.linalg.builder import LinalgBuilder
 from flambeau.lowering.linalg.conv import convolve_padded
 from flambeau.lowering.linalg.pad import resize_border
 from flambeau.lowering.slices import spread
+from flambeau.lowering.verbs import Windows
 from flambeau.lowering.whole.values import shape_of
 
 
@@ -175,9 +176,8 @@ def _windows(b: LinalgBuilder, op: Operation) -> Tensor:
         for size, k, s, d in zip(b.sizes(x), kernel, strides, dilations, strict=True)
     ]
     start = Element(b, b.value(tensor.ExtractOp, (op.operands[1],), x.dtype.builtin), x.dtype)
-    return b.window_reduce(x, kernel[lead:], out[lead:], strides[lead:], dilations[lead:], [(start, x.dtype)], combine)[
-        0
-    ]
+    at = Windows(kernel[lead:], out[lead:], strides[lead:], dilations[lead:])
+    return b.window_reduce(x, at, [(start, x.dtype)], combine)[0]
 
 
 _REDUCERS: dict[str, Callable[[Element, Element], Element]] = {

@@ -22,6 +22,7 @@ from flambeau.lowering.builder import Size, Tensor
 from flambeau.lowering.element import Element
 from flambeau.lowering.linalg.builder import LinalgBuilder
 from flambeau.lowering.tosa.rules import STRICT
+from flambeau.lowering.verbs import Windows
 from flambeau.lowering.whole.values import shape_of, sizes_meet
 
 
@@ -115,7 +116,8 @@ def _average(b: LinalgBuilder, op: Operation) -> Tensor:
     x = b.transpose(Tensor(op.operands[0], dtype_of(op.operands[0])), [0, 3, 1, 2])
     out = [b.add(b.floordiv(b.sub(size, k), s), 1) for size, k, s in zip(b.sizes(x)[2:], kernel, strides, strict=True)]
     wide = x.dtype.compute
-    (sums,) = b.window_reduce(x, kernel, out, strides, [1, 1], [(0, wide)], lambda e, total: total + e.to(wide))
+    at = Windows(kernel, out, strides, [1, 1])
+    (sums,) = b.window_reduce(x, at, [(0, wide)], lambda e, total: total + e.to(wide))
     means = b.elementwise([sums], lambda e: e * (1 / (kernel[0] * kernel[1])), x.dtype)
     return b.transpose(means, [0, 2, 3, 1])
 

@@ -1,127 +1,193 @@
-"""The verbs that linalg rules are written with: those of `generic` and `shapes`, reductions, loops, named ops."""
+"""The verbs of rules as linalg: loop nests, named ops, and the `tensor` dialect for what moves elements."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
-from xdsl.dialects import scf, tensor
-from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, TensorType, i64
-from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.dialects import tensor
+from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, IntegerAttr, i64
+from xdsl.dialects.linalg.attrs import IteratorType, IteratorTypeAttr
+from xdsl.dialects.linalg.ops import FillOp, GenericOp, IndexOp, TransposeOp, YieldOp
+from xdsl.ir import Attribute, Block, Region, SSAValue
+from xdsl.ir.affine import AffineExpr, AffineMap
 
 from flambeau.dialects.linalg_named import implied_properties, named_op, segments
 from flambeau.ir import dtypes
 from flambeau.ir.dtypes import DType
-from flambeau.lowering.builder import INDEX, Size, Tensor, wrap
+from flambeau.lowering import tensor_dialect
+from flambeau.lowering.builder import INDEX, Size, Tensor, i64_array, is_same, static, tensor_type
 from flambeau.lowering.element import Element
-from flambeau.lowering.linalg.generic import Body, MapResult
-from flambeau.lowering.linalg.shapes import ShapeBuilder
+from flambeau.lowering.verbs import Body, MapResult, RuleBuilder, Windows, window_properties
 
-ZERO_DIVISION = "ZeroDivisionError: an integer is divided by zero"
+_PARALLEL = IteratorTypeAttr(IteratorType.PARALLEL)
+_REDUCTION = IteratorTypeAttr(IteratorType.REDUCTION)
 
 
-class LinalgBuilder(ShapeBuilder):
+@cache
+def _map(dims: int, results: tuple[MapResult, ...]) -> AffineMapAttr:
+    """The map to the named loop dims; None stands for the constant 0 (a broadcast dimension)."""
+    return AffineMapAttr(AffineMap(dims, 0, tuple(map(_map_result, results))))
+
+
+def _map_result(result: MapResult) -> AffineExpr:
+    if result is None:
+        return AffineExpr.constant(0)
+    if isinstance(result, int):
+        return AffineExpr.dimension(result)
+    terms = [AffineExpr.dimension(d) * f if f != 1 else AffineExpr.dimension(d) for d, f in result]
+    return sum(terms[1:], terms[0])
+
+
+@cache
+def _generic_properties(maps: tuple[AffineMapAttr, ...], reductions: tuple[bool, ...], outs: int) -> dict[str, Any]:
+    return {
+        "indexing_maps": ArrayAttr(maps),
+        "iterator_types": ArrayAttr([_REDUCTION if r else _PARALLEL for r in reductions]),
+        "operandSegmentSizes": segments(len(maps) - outs, outs),
+    }
+
+
+@cache
+def _fill_properties() -> dict[str, Attribute]:
+    return {"operandSegmentSizes": segments(1, 1)}
+
+
+class LinalgBuilder(RuleBuilder):
     """Builds linalg on tensors."""
 
     loads_are_cheap = True
-    """Whether a body may load any element; where it may not, a load is a gather."""
     has_scatter = False
-    """Whether the target has an op that writes at computed positions: `scatter`."""
 
-    def scatter(
+    # --- linalg.generic ---
+
+    def generic(
         self,
-        x: Tensor,
-        dims: Sequence[int],
-        rows: Tensor,
-        update_sizes: Sequence[Size],
-        values: Callable[[list[Size], list[Size]], Element],
-        reduce: str | None,
-        include_self: bool,
-    ) -> Tensor:
-        """Combine updates into a copy of x: those of `values(update, position)` go to the rows over `dims`."""
-        raise NotImplementedError
-
-    def reversed(self, x: Tensor, dims: Sequence[int]) -> Tensor:
-        """The same elements in the opposite order along some dims, where loads are not cheap."""
-        raise NotImplementedError
-
-    def count_below(self, ascending: Tensor, target: Element) -> Element | None:
-        """Inside a body: how many elements of a 1-d tensor are below the target; None where a search is better."""
-        return None
-
-    # --- Reductions ---
-
-    def reduce(
-        self,
-        tensors: Sequence[Tensor],
-        dims: Sequence[int],
-        inits: Sequence[tuple[Any, DType]],
+        ins: Sequence[Tensor],
+        in_maps: Sequence[tuple[MapResult, ...]],
+        outs: Sequence[Tensor],
+        out_maps: Sequence[tuple[MapResult, ...]],
+        loops: int,
         body: Body,
-        keepdim: bool = False,
-        indexed: bool = False,
+        reduced: Sequence[int] = (),
     ) -> list[Tensor]:
-        """Reduce over dims. `body(*elements, *accumulators)` gives the new accumulators, which start at `inits`.
-
-        The first tensor has all dims; a further one of lower rank has those that are kept. With `indexed`, the body's
-        first argument is the list of loop indices.
-        """
-        x = tensors[0]
-        sizes = self.sizes(x)
-        kept = [i for i in range(x.rank) if i not in dims]
-        outs = [self.filled([sizes[i] for i in kept], value, dtype) for value, dtype in inits]
-
-        def with_indices(*elements: Element) -> Any:
-            return body([self.loop_index(i) for i in range(x.rank)], *elements)
-
-        results = self.generic(
-            tensors,
-            [tuple(range(x.rank)) if t.rank == x.rank else tuple(kept) for t in tensors],
-            outs,
-            [tuple(kept)] * len(outs),
-            x.rank,
-            with_indices if indexed else body,
-            reduced=dims,
+        operands = [*ins, *outs]
+        maps = tuple(_map(loops, tuple(m)) for m in (*in_maps, *out_maps))
+        properties = _generic_properties(maps, tuple(i in reduced for i in range(loops)), len(outs))
+        region = self.region([o.dtype for o in operands], body, [o.dtype for o in outs])
+        op = self.emit(
+            GenericOp,
+            [o.value for o in operands],
+            [o.value.type for o in outs],
+            properties,
+            regions=(region,),
         )
-        if keepdim:
-            shape = [1 if i in dims else s for i, s in enumerate(sizes)]
-            results = [self.reshape(r, shape) for r in results]
-        return results
+        return [Tensor(r, o.dtype, o._sizes) for r, o in zip(op.results, outs, strict=True)]
 
-    def covered(
-        self, x: Tensor, kernel: Sequence[Size], out: Sequence[Size], strides: Sequence[int], dilations: Sequence[int]
-    ) -> Tensor:
-        """The part of the last dims that windows reach.
-
-        MLIR drops loops of one step, and then takes what a single window does not reach for a mistake in its size.
-        """
-        lead = x.rank - len(kernel)
-        sizes = self.sizes(x)
-        for i, (k, o, s, d) in enumerate(zip(kernel, out, strides, dilations, strict=True), lead):
-            if isinstance(k, int) and isinstance(o, int) and k > 0 and o > 0:
-                sizes[i] = (o - 1) * s + (k - 1) * d + 1
-        return self.slice(x, [0] * x.rank, sizes, [1] * x.rank)
-
-    def window_reduce(
+    def each(
         self,
-        x: Tensor,
-        kernel: Sequence[Size],
-        out: Sequence[Size],
-        strides: Sequence[int],
-        dilations: Sequence[int],
-        inits: Sequence[tuple[Any, DType]],
+        operands: Sequence[tuple[Tensor, Sequence[int]]],
+        sizes: Sequence[Size],
         body: Body,
-        indexed: bool = False,
+        types: Sequence[DType],
     ) -> list[Tensor]:
-        """Reduce sliding windows over the last dims: `out` windows of `kernel` elements in each of them.
+        maps = [
+            tuple(None if n == 1 and sizes[d] != 1 else d for d, n in zip(dims, t.shape, strict=True))
+            for t, dims in operands
+        ]
+        outs, count, rank = [self.empty(sizes, d) for d in types], len(operands), len(sizes)
+        out_maps = [tuple(range(rank))] * len(outs)
+        return self.generic([t for t, _ in operands], maps, outs, out_maps, rank, lambda *e: body(*e[:count]))
 
-        `body(element, *accumulators)` gives the new accumulators, which start at `inits`. With `indexed`, its first
-        argument is the list of loop indices: those of the result, then those inside the window.
+    def region(self, argument_dtypes: Sequence[DType], body: Body, result_dtypes: Sequence[DType]) -> Region:
+        """A region whose block computes `body` on scalars and yields the results, converted to their dtypes."""
+        block = Block(arg_types=[d.builtin for d in argument_dtypes])
+        outer, self.block = self.block, block
+        try:
+            elements = [Element(self, a, d) for a, d in zip(block.args, argument_dtypes, strict=True)]
+            results = body(*elements)
+            results = results if isinstance(results, tuple) else (results,)
+            self.emit(YieldOp, [self.element(r, d).value for r, d in zip(results, result_dtypes, strict=True)])
+        finally:
+            self.block = outer
+        return Region(block)
+
+    def loop_index(self, dim: int) -> SSAValue:
+        return self.value(IndexOp, (), INDEX, {"dim": IntegerAttr(dim, i64)})
+
+    def load(self, x: Tensor, indices: Sequence[Size]) -> Element:
+        value = self.value(tensor.ExtractOp, (x.value, *(self.index(i) for i in indices)), x.dtype.builtin)
+        return Element(self, value, x.dtype)
+
+    # --- Filling ---
+
+    def full(self, sizes: Sequence[Size], value: Any, dtype: DType) -> Tensor:
+        """A tensor with one value everywhere; the value is a number, an Element or a scalar SSA value.
+
+        `tensor.splat` where sizes are static and elements are no complex numbers, which it does not take.
         """
-        x = self.covered(x, kernel, out, strides, dilations)
-        n, lead = len(kernel), x.rank - len(kernel)
-        places = tuple(((lead + i, strides[i]), (x.rank + i, dilations[i])) for i in range(n))
-        sizes = [*self.sizes(x)[:lead], *out]
-        return self.windows([x], [(*range(lead), *places)], sizes, kernel, inits, body, indexed)
+        if dtype.is_complex or not all(isinstance(s, int) for s in sizes):
+            return self.initial(sizes, value, dtype)
+        type_ = tensor_type(tuple(map(static, sizes)), dtype.builtin)
+        return Tensor(self.value(tensor.SplatOp, (self.element(value, dtype).value,), type_), dtype, sizes)
+
+    def initial(self, sizes: Sequence[Size], value: Any, dtype: DType) -> Tensor:
+        return self.fill(self.empty(sizes, dtype), self.element(value, dtype).value)
+
+    def fill(self, out: Tensor, scalar: SSAValue) -> Tensor:
+        key = ("fill", out.value, scalar)
+        found = self._memo.get(key) if self.block is self.entry else None
+        if found is None:
+            region = self.region([out.dtype, out.dtype], lambda value, _: value, [out.dtype])
+            op = self.emit(FillOp, (scalar, out.value), (out.value.type,), _fill_properties(), regions=(region,))
+            found = op.results[0]
+            if self.block is self.entry:
+                self._memo[key] = found
+        return Tensor(found, out.dtype, out._sizes)
+
+    # --- Moving ---
+
+    def reshape(self, x: Tensor, sizes: Sequence[Size]) -> Tensor:
+        old = self.sizes(x)
+        new = list(sizes)
+        if len(old) == len(new) and all(is_same(a, b) for a, b in zip(old, new, strict=True)):
+            return x
+        if any(isinstance(s, int) and s == 0 for s in (*old, *new)):
+            return self.empty(new, x.dtype)
+        if not old or not new:
+            return self.expand(x, [], new) if not old else self.collapse(x, [])
+        groups = tensor_dialect.match_groups(self, old, new)
+        collapsed = self.collapse(x, [g[0] for g in groups])
+        return self.expand(collapsed, [g[1] for g in groups], new)
+
+    collapse = tensor_dialect.collapse
+    expand = tensor_dialect.expand
+    slice = tensor_dialect.extract_slice
+    insert_slice = tensor_dialect.insert_slice
+    pad = tensor_dialect.pad
+
+    def transpose(self, x: Tensor, permutation: Sequence[int]) -> Tensor:
+        if list(permutation) == list(range(x.rank)):
+            return x
+        sizes = self.sizes(x)
+        out = self.empty([sizes[p] for p in permutation], x.dtype)
+        region = self.region([x.dtype, x.dtype], lambda value, _: value, [x.dtype])
+        op = self.emit(
+            TransposeOp,
+            (x.value, out.value),
+            (out.value.type,),
+            {"permutation": i64_array(tuple(permutation))},
+            regions=(region,),
+        )
+        return Tensor(op.results[0], x.dtype, out._sizes)
+
+    def broadcast_to(self, x: Tensor, sizes: Sequence[Size]) -> Tensor:
+        if x.rank == len(sizes) and all(is_same(a, b) for a, b in zip(self.sizes(x), sizes, strict=True)):
+            return x
+        return self.elementwise([x], lambda e: e, x.dtype, sizes)
+
+    # --- Windows and named ops ---
 
     def windows(
         self,
@@ -133,9 +199,8 @@ class LinalgBuilder(ShapeBuilder):
         body: Body,
         indexed: bool = False,
     ) -> list[Tensor]:
-        """For each element of a result of the given sizes, reduce over a window of `kernel` steps."""
         rank, n = len(sizes), len(kernel)
-        outs = [self.filled(sizes, value, dtype) for value, dtype in inits]
+        outs = [self.initial(sizes, value, dtype) for value, dtype in inits]
         # The kernel's sizes can be seen from no operand but one that has them as its shape.
         shape_only = self.empty(kernel, dtypes.bool_)
 
@@ -152,66 +217,6 @@ class LinalgBuilder(ShapeBuilder):
             without_shape,
             reduced=range(rank, rank + n),
         )
-
-    # --- Loops ---
-
-    def loop(
-        self,
-        lower: Size,
-        upper: Size,
-        carried: Sequence[Tensor],
-        body: Callable[[SSAValue, list[Tensor]], Sequence[Tensor]],
-    ) -> list[Tensor]:
-        """`scf.for`: `body(i, carried)` gives the tensors for the next turn; their shapes stay what they are.
-
-        Values that the body makes must not be used after it: ask for the sizes of outer tensors before the loop.
-        """
-        types = [t.value.type for t in carried]
-        block = Block(arg_types=[INDEX, *types])
-        outer, self.block = self.block, block
-        try:
-            inside = [Tensor(a, t.dtype, t._sizes) for a, t in zip(block.args[1:], carried, strict=True)]
-            results = body(block.args[0], inside)
-            self.emit(scf.YieldOp, [self.cast(r, t.shape).value for r, t in zip(results, carried, strict=True)])
-        finally:
-            self.block = outer
-        operands = [self.index(lower), self.index(upper), self.index(1), *(t.value for t in carried)]
-        op = self.emit(scf.ForOp, operands, types, regions=(Region(block),))
-        return [Tensor(r, t.dtype, t._sizes) for r, t in zip(op.results, carried, strict=True)]
-
-    def while_loop(
-        self,
-        carried: Sequence[Element],
-        condition: Callable[..., Element],
-        body: Callable[..., Sequence[Element]],
-    ) -> list[Element]:
-        """`scf.while` on numbers, also inside a body: `carried = body(*carried)` while `condition(*carried)` holds."""
-        types = [c.value.type for c in carried]
-
-        def region(function: Callable[..., tuple[type[Operation], list[Element]]]) -> Region:
-            block = Block(arg_types=types)
-            outer, self.block = self.block, block
-            try:
-                terminator, results = function(*(_with_value(c, a) for c, a in zip(carried, block.args, strict=True)))
-                self.emit(terminator, [r.value for r in results])
-            finally:
-                self.block = outer
-            return Region(block)
-
-        before = region(lambda *args: (scf.ConditionOp, [condition(*args), *args]))
-        after = region(lambda *args: (scf.YieldOp, list(body(*args))))
-        op = self.emit(scf.WhileOp, [c.value for c in carried], types, regions=(before, after))
-        return [_with_value(c, r) for c, r in zip(carried, op.results, strict=True)]
-
-    def doublings(self, size: Size) -> Size:
-        """How often 1 must be doubled to reach a size: the passes of a parallel scan or sort."""
-        if isinstance(size, int):
-            return max(size - 1, 0).bit_length()
-        limit, start = self.scalar(size), [self.element(n, dtypes.int64) for n in (0, 1)]
-        passes = self.while_loop(start, lambda _, reach: reach < limit, lambda n, reach: (n + 1, reach + reach))
-        return self.as_index(passes[0])
-
-    # --- Named contractions ---
 
     def named(
         self,
@@ -232,88 +237,16 @@ class LinalgBuilder(ShapeBuilder):
         )
         return Tensor(op.results[0], out.dtype, out._sizes)
 
+    def pool(self, name: str, x: Tensor, at: Windows, init: tuple[Any, DType], body: Body) -> Tensor:
+        start, dtype = init
+        out = self.initial([*self.sizes(x)[:2], *at.out], start, dtype)
+        window, layout = self.empty(at.kernel, x.dtype), {3: "ncw", 4: "nchw"}[x.rank]
+        properties = window_properties(at.strides, at.dilations)
+        return self.named(f"pooling_{layout}_{name}", [x, window], out, lambda e, _, acc: body(e, acc), properties)
+
     def contract(
         self, name: str, ins: Sequence[Tensor], sizes: Sequence[Size], properties: dict[str, Attribute] | None = None
     ) -> Tensor:
-        """A named multiply-and-add; 16-bit floats accumulate in f32, the result is in the accumulator's dtype."""
         dtype = ins[0].dtype.compute
-        out = self.filled(sizes, 0, dtype)
+        out = self.initial(sizes, 0, dtype)
         return self.named(name, ins, out, lambda a, b, c: c + a.to(dtype) * b.to(dtype), properties)
-
-    # --- Guards on contents ---
-
-    def check_range(self, indices: Tensor, size: Size, message: str, negative: bool = True) -> None:
-        """Guard that every index is in [-size, size), or in [0, size) where the op takes no negative ones."""
-        numbers = self.known_integers(indices)
-        if numbers is not None and isinstance(size, int):
-            self.guard(all((-size if negative else 0) <= n < size for n in numbers), message)
-            return
-
-        def in_range(e: Element) -> Element:
-            bound = self.element(size, dtypes.int64)
-            wide = e.to(dtypes.int64)
-            return (wide < bound) & (wide >= (-bound if negative else 0))
-
-        self.check_elements(indices, in_range, message)
-
-    def known_integers(self, x: Tensor) -> list[int] | None:
-        """The elements of a small constant; None where they are not known."""
-        owner = x.value.owner
-        attr = owner.properties.get("value") if isinstance(owner, Operation) else None
-        if not x.dtype.is_int or not isinstance(attr, DenseIntOrFPElementsAttr) or len(attr.data.data) > 4096:
-            return None
-        return [int(v) for v in attr.get_values()]
-
-    def check_elements(self, x: Tensor, holds: Callable[[Element], Element], message: str) -> None:
-        """Guard that a condition holds for every element."""
-        if 0 in x.shape:
-            return
-        x = x if x.rank else self.reshape(x, [1])
-        every = self.reduce([x], range(x.rank), [(True, dtypes.bool_)], lambda e, acc: acc & holds(e))[0]
-        self.guard(self.item(every), message)
-
-    def check_divisor(self, dividend: Any, divisor: Any, dtype: DType) -> None:
-        """Guard that no integer is divided by zero in a dtype; where there is nothing to divide, anything goes."""
-        if not dtype.is_int:
-            return
-        if any(isinstance(v, Tensor) and 0 in v.shape for v in (dividend, divisor)):
-            return
-        if isinstance(divisor, Tensor):
-            numbers = self.known_integers(divisor)
-            if numbers is not None and all(wrap(n, dtype) for n in numbers):
-                return
-            # What is broadcast along an empty dim divides nothing.
-            if isinstance(dividend, Tensor) and None in dividend.shape:
-                divisor = self.broadcast_to(divisor, self.broadcast_sizes(self.sizes(dividend), self.sizes(divisor)))
-            self.check_elements(divisor, lambda e: e.to(dtype) != 0, ZERO_DIVISION)
-            return
-        nothing = self.compare("eq", self.product(self.sizes(dividend)), 0)
-        if not isinstance(divisor, SSAValue):
-            self.guard(wrap(int(divisor), dtype) != 0 or nothing, ZERO_DIVISION)
-            return
-        is_fine = self.scalar_bool(nothing) | (self.scalar(divisor).to(dtype) != 0)
-        self.guard(is_fine.value, ZERO_DIVISION)
-
-    def item(self, x: Tensor) -> SSAValue:
-        """The one element of a tensor as a scalar value."""
-        return self.value(tensor.ExtractOp, (x.value, *[self.index(0)] * x.rank), x.dtype.builtin)
-
-    def number_of(self, x: Tensor, dtype: DType) -> SSAValue:
-        """The one element of a tensor as a scalar of another dtype.
-
-        Converted as a tensor and then taken out: engines compute with scalars of 32 and 64 bits.
-        """
-        return self.item(self.to(x, dtype))
-
-
-def window_properties(strides: Sequence[int], dilations: Sequence[int]) -> dict[str, Attribute]:
-    """The attributes of linalg's convolutions and poolings."""
-    type_ = TensorType(i64, [len(strides)])
-    return {
-        "strides": DenseIntOrFPElementsAttr.from_list(type_, list(strides)),
-        "dilations": DenseIntOrFPElementsAttr.from_list(type_, list(dilations)),
-    }
-
-
-def _with_value(like: Element, value: SSAValue) -> Element:
-    return Element(like.b, value, like.dtype)

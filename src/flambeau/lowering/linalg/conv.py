@@ -10,9 +10,9 @@ from typing import Any
 from flambeau.diagnostics import Unsupported
 from flambeau.lowering.builder import Size, Tensor
 from flambeau.lowering.element import Element
-from flambeau.lowering.linalg.builder import LinalgBuilder, window_properties
 from flambeau.lowering.linalg.pad import resize_border
 from flambeau.lowering.linalg.rules import linalg_rule
+from flambeau.lowering.verbs import RuleBuilder, Windows, window_properties
 
 _NAMED = {1: "conv_1d_ncw_fcw", 2: "conv_2d_nchw_fchw", 3: "conv_3d_ncdhw_fcdhw"}
 
@@ -24,7 +24,7 @@ def per_dim(values: Any, n: int) -> list[Any]:
 
 
 def convolution(
-    b: LinalgBuilder,
+    b: RuleBuilder,
     x: Tensor,
     weight: Tensor,
     bias: Tensor | None,
@@ -52,7 +52,7 @@ def convolution(
     return result if x.rank == n + 2 else b.squeeze(result, [0])
 
 
-def _finish(b: LinalgBuilder, result: Tensor, bias: Tensor | None, x: Tensor) -> Tensor:
+def _finish(b: RuleBuilder, result: Tensor, bias: Tensor | None, x: Tensor) -> Tensor:
     """Add the bias of each channel and leave the accumulator's dtype."""
     if bias is None:
         return b.to(result, x.dtype)
@@ -65,7 +65,7 @@ def _finish(b: LinalgBuilder, result: Tensor, bias: Tensor | None, x: Tensor) ->
 
 
 def convolve_padded(
-    b: LinalgBuilder, x: Tensor, weight: Tensor, stride: Sequence[int], dilation: Sequence[int], groups: int
+    b: RuleBuilder, x: Tensor, weight: Tensor, stride: Sequence[int], dilation: Sequence[int], groups: int
 ) -> Tensor:
     """The convolution of an input that is padded already, in the accumulator's dtype."""
     n = len(stride)
@@ -80,7 +80,7 @@ def convolve_padded(
         # The elements between the steps are never read; a dense 1x1 convolution is a matmul, a strided one is slow.
         x = b.slice(x, [0] * x.rank, [*b.sizes(x)[:2], *out], [1, 1, *stride])
         stride = [1] * n
-    x = b.covered(x, kernel, out, stride, dilation)
+    x = b.covered(x, Windows(kernel, out, stride, dilation))
     batch, features = b.size(x, 0), b.size(weight, 0)
     if groups == 1:
         b.same_size(b.size(x, 1), b.size(weight, 1), "the input's channels are not those of the weight")
@@ -93,7 +93,7 @@ _MOST_GROUPS = 32
 
 
 def _grouped(
-    b: LinalgBuilder,
+    b: RuleBuilder,
     x: Tensor,
     weight: Tensor,
     sizes: Sequence[Size],
@@ -119,7 +119,7 @@ def _grouped(
 
 
 def _sum_of_taps(
-    b: LinalgBuilder, x: Tensor, weight: Tensor, sizes: Sequence[Size], stride: Sequence[int], dilation: Sequence[int]
+    b: RuleBuilder, x: Tensor, weight: Tensor, sizes: Sequence[Size], stride: Sequence[int], dilation: Sequence[int]
 ) -> Tensor:
     """Small windows as one loop without a reduction: a sum of shifted inputs, each times its weight."""
     n, dtype = len(stride), x.dtype.compute
@@ -148,7 +148,7 @@ def _sum_of_taps(
     return b.generic([*inputs, *weights], maps, [b.empty(sizes, dtype)], [(0, 1, 2, *places)], 3 + n, total)[0]
 
 
-def _phases(b: LinalgBuilder, x: Tensor, stride: int) -> list[Tensor]:
+def _phases(b: RuleBuilder, x: Tensor, stride: int) -> list[Tensor]:
     """Every stride-th element of the last dim from each start, so that steps are dense in memory."""
     if stride == 1:
         return [x]
@@ -165,7 +165,7 @@ def _phases(b: LinalgBuilder, x: Tensor, stride: int) -> list[Tensor]:
 
 
 def _each_group(
-    b: LinalgBuilder,
+    b: RuleBuilder,
     x: Tensor,
     weight: Tensor,
     sizes: Sequence[Size],
@@ -191,7 +191,7 @@ def _each_group(
 
 
 def _grouped_loops(
-    b: LinalgBuilder, x: Tensor, weight: Tensor, sizes: Sequence[Size], stride: Sequence[int], dilation: Sequence[int]
+    b: RuleBuilder, x: Tensor, weight: Tensor, sizes: Sequence[Size], stride: Sequence[int], dilation: Sequence[int]
 ) -> Tensor:
     """The definition as a loop nest: batch, group, feature, places; channel, window."""
     n, dtype = len(stride), x.dtype.compute
@@ -201,7 +201,7 @@ def _grouped_loops(
     return b.generic(
         [x, weight],
         [(batch, group, channel, *places), (group, feature, channel, *window)],
-        [b.filled(sizes, 0, dtype)],
+        [b.initial(sizes, 0, dtype)],
         [tuple(range(n + 3))],
         2 * n + 4,
         lambda e, w, acc: acc + e.to(dtype) * w.to(dtype),
@@ -210,7 +210,7 @@ def _grouped_loops(
 
 
 def _spread(
-    b: LinalgBuilder,
+    b: RuleBuilder,
     x: Tensor,
     weight: Tensor,
     stride: Sequence[int],
@@ -231,7 +231,7 @@ def _spread(
     return resize_border(b, x, low, high, 0)
 
 
-def _zeros_after_each(b: LinalgBuilder, x: Tensor, stride: Sequence[int]) -> Tensor:
+def _zeros_after_each(b: RuleBuilder, x: Tensor, stride: Sequence[int]) -> Tensor:
     """`stride - 1` zeros after each element of the last dims: a border in a dim of its own."""
     sizes, n = b.sizes(x), len(stride)
     groups = [[0], [1], *([2 * i + 2, 2 * i + 3] for i in range(n))]
@@ -240,7 +240,7 @@ def _zeros_after_each(b: LinalgBuilder, x: Tensor, stride: Sequence[int]) -> Ten
     return b.collapse(b.pad(b.expand(x, groups, split), [0] * len(high), high, 0), groups)
 
 
-def _flipped(b: LinalgBuilder, weight: Tensor, groups: int) -> Tensor:
+def _flipped(b: RuleBuilder, weight: Tensor, groups: int) -> Tensor:
     """The weight of a transposed convolution (in, out/groups, ...) as that of an ordinary one (out, in/groups, ...)."""
     total, features, *kernel = b.sizes(weight)
     channels = b.floordiv(total, groups)
@@ -259,13 +259,13 @@ linalg_rule("aten.convolution", "aten.convolution_overrideable")(convolution)
 
 
 @linalg_rule("aten._convolution", "aten._convolution.deprecated")
-def _convolution(b: LinalgBuilder, *args: Any) -> Tensor:
+def _convolution(b: RuleBuilder, *args: Any) -> Tensor:
     return b.call("aten.convolution", *args[:9])
 
 
 @linalg_rule("aten.conv1d", "aten.conv2d", "aten.conv3d")
 def conv(
-    b: LinalgBuilder,
+    b: RuleBuilder,
     x: Tensor,
     weight: Tensor,
     bias: Tensor | None,
@@ -279,7 +279,7 @@ def conv(
 
 @linalg_rule("aten.conv1d.padding", "aten.conv2d.padding", "aten.conv3d.padding")
 def conv_padding(
-    b: LinalgBuilder,
+    b: RuleBuilder,
     x: Tensor,
     weight: Tensor,
     bias: Tensor | None,
@@ -300,7 +300,7 @@ def conv_padding(
 
 @linalg_rule("aten.conv_transpose1d", "aten.conv_transpose2d.input", "aten.conv_transpose3d.input")
 def conv_transpose(
-    b: LinalgBuilder,
+    b: RuleBuilder,
     x: Tensor,
     weight: Tensor,
     bias: Tensor | None,

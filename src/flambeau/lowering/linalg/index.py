@@ -11,8 +11,8 @@ from flambeau.diagnostics import Unsupported
 from flambeau.ir import dtypes
 from flambeau.lowering.builder import Size, Tensor
 from flambeau.lowering.element import Element
-from flambeau.lowering.linalg.builder import LinalgBuilder
 from flambeau.lowering.linalg.rules import linalg_rule
+from flambeau.lowering.verbs import RuleBuilder
 
 OUT_OF_RANGE = "index out of range"
 
@@ -20,13 +20,13 @@ OUT_OF_RANGE = "index out of range"
 # --- Positions ---
 
 
-def wrapped(b: LinalgBuilder, index: Element, size: Size) -> Element:
+def wrapped(b: RuleBuilder, index: Element, size: Size) -> Element:
     """Inside a body: an index as int64, a negative one counted from the end."""
     index = index.to(dtypes.int64)
     return (index < 0).select(index + b.element(size, dtypes.int64), index)
 
 
-def linear(b: LinalgBuilder, position: Sequence[Element], sizes: Sequence[Size]) -> Element:
+def linear(b: RuleBuilder, position: Sequence[Element], sizes: Sequence[Size]) -> Element:
     """The row-major number of a position."""
     number = b.element(0, dtypes.int64)
     for i, (at, size) in enumerate(zip(position, sizes, strict=True)):
@@ -34,7 +34,7 @@ def linear(b: LinalgBuilder, position: Sequence[Element], sizes: Sequence[Size])
     return number
 
 
-def _load_at(b: LinalgBuilder, x: Tensor, position: Sequence[Size | Element]) -> Element:
+def _load_at(b: RuleBuilder, x: Tensor, position: Sequence[Size | Element]) -> Element:
     """Inside a body: an element of x. Computed indices are clamped.
 
     The guard that makes the program fail may run after this loop, so the loop must not read outside of the tensor.
@@ -49,7 +49,7 @@ def _load_at(b: LinalgBuilder, x: Tensor, position: Sequence[Size | Element]) ->
     return b.load(x, at)
 
 
-def first_not_below(b: LinalgBuilder, ascending: Tensor, target: Element) -> Element:
+def first_not_below(b: RuleBuilder, ascending: Tensor, target: Element) -> Element:
     """Inside a body: the first position in a sorted 1-d tensor whose element is at least `target`; its size if none."""
     counted = b.count_below(ascending, target)
     if counted is not None:
@@ -69,7 +69,7 @@ Read = Callable[[Element], Element]
 
 
 def doubling_passes(
-    b: LinalgBuilder, x: Tensor, dim: int, step: Callable[[Sequence[SSAValue], Element, Read], Element]
+    b: RuleBuilder, x: Tensor, dim: int, step: Callable[[Sequence[SSAValue], Element, Read], Element]
 ) -> Tensor:
     """log2(n) parallel passes over a dim, of width 1, 2, 4 ...
 
@@ -98,7 +98,7 @@ def doubling_passes(
     return x
 
 
-def prefix_sum(b: LinalgBuilder, x: Tensor) -> Tensor:
+def prefix_sum(b: RuleBuilder, x: Tensor) -> Tensor:
     """The inclusive running sum of a 1-d int64 tensor."""
 
     def add_from_before(at: Sequence[SSAValue], width: Element, read: Read) -> Element:
@@ -109,7 +109,7 @@ def prefix_sum(b: LinalgBuilder, x: Tensor) -> Tensor:
     return doubling_passes(b, x, 0, add_from_before)
 
 
-def true_positions(b: LinalgBuilder, mask: Tensor) -> list[Tensor]:
+def true_positions(b: RuleBuilder, mask: Tensor) -> list[Tensor]:
     """The indices of the true elements, one 1-d tensor for each dim of the mask; how many is known at run time."""
     sizes = b.sizes(mask)
     total = b.product(sizes)
@@ -123,7 +123,7 @@ def true_positions(b: LinalgBuilder, mask: Tensor) -> list[Tensor]:
     return [b.elementwise([places], lambda e, d=d: unravel(b, e, sizes)[d], dtypes.int64) for d in range(mask.rank)]
 
 
-def unravel(b: LinalgBuilder, number: Element, sizes: Sequence[Size]) -> list[Element]:
+def unravel(b: RuleBuilder, number: Element, sizes: Sequence[Size]) -> list[Element]:
     """The position with this row-major number."""
     position: list[Element] = []
     for size in reversed(sizes[1:]):
@@ -151,7 +151,7 @@ class Indexing:
     at: int
     """Where those dims stand in the result: in place if the indexed dims are neighbours, else first."""
 
-    def result_sizes(self, b: LinalgBuilder, x: Tensor) -> list[Size]:
+    def result_sizes(self, b: RuleBuilder, x: Tensor) -> list[Size]:
         kept = [b.size(x, d) for d in self.kept]
         return [*kept[: self.at], *self.sizes, *kept[self.at :]]
 
@@ -168,7 +168,7 @@ INDICES = frozenset({dtypes.int64, dtypes.int32, dtypes.uint8, dtypes.bool_})
 """What PyTorch takes as indices in brackets; uint8 is a mask."""
 
 
-def indexing(b: LinalgBuilder, x: Tensor, indices: Sequence[Tensor | None]) -> Indexing:
+def indexing(b: RuleBuilder, x: Tensor, indices: Sequence[Tensor | None]) -> Indexing:
     """Read a list of index tensors as PyTorch does: None keeps a dim, a mask stands for the indices of what is true."""
     dims: list[int] = []
     tensors: list[Tensor] = []
@@ -203,7 +203,7 @@ def indexing(b: LinalgBuilder, x: Tensor, indices: Sequence[Tensor | None]) -> I
 
 
 def read(
-    b: LinalgBuilder,
+    b: RuleBuilder,
     x: Tensor,
     indices: Sequence[Tensor],
     maps: Sequence[tuple[int | None, ...]],
@@ -225,7 +225,7 @@ def read(
     return b.generic(indices, maps, [out], [tuple(range(rank))], rank, body)[0]
 
 
-def read_indexed(b: LinalgBuilder, x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
+def read_indexed(b: RuleBuilder, x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
     """`x[indices]`."""
     ix = indexing(b, x, indices)
     if not ix.dims:
@@ -250,14 +250,14 @@ def read_indexed(b: LinalgBuilder, x: Tensor, indices: Sequence[Tensor | None]) 
 
 
 @linalg_rule("aten.index.Tensor", "aten.index.Tensor_hacked_twin", "aten._unsafe_index.Tensor")
-def index(b: LinalgBuilder, x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
+def index(b: RuleBuilder, x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
     return read_indexed(b, x, indices)
 
 
 # --- One index tensor ---
 
 
-def select_rows(b: LinalgBuilder, x: Tensor, dim: int, index: Tensor) -> Tensor:
+def select_rows(b: RuleBuilder, x: Tensor, dim: int, index: Tensor) -> Tensor:
     """`x` with the dim replaced by the dims of the index tensor, which holds no negative indices."""
     sizes = b.sizes(x)
     b.check_range(index, sizes[dim], OUT_OF_RANGE, negative=False)
@@ -272,20 +272,20 @@ def select_rows(b: LinalgBuilder, x: Tensor, dim: int, index: Tensor) -> Tensor:
 
 @linalg_rule("aten.embedding")
 def embedding(
-    b: LinalgBuilder, weight: Tensor, indices: Tensor, padding_idx: int, scale_grad_by_freq: bool, sparse: bool
+    b: RuleBuilder, weight: Tensor, indices: Tensor, padding_idx: int, scale_grad_by_freq: bool, sparse: bool
 ) -> Tensor:
     # padding_idx only says which row gets no gradient.
     return select_rows(b, weight, 0, indices)
 
 
 @linalg_rule("aten.index_select")
-def index_select(b: LinalgBuilder, x: Tensor, dim: int, index: Tensor) -> Tensor:
+def index_select(b: RuleBuilder, x: Tensor, dim: int, index: Tensor) -> Tensor:
     result = select_rows(b, at_least_1d(b, x), b.dim(dim, x.rank), at_least_1d(b, index))
     return result if x.rank else b.reshape(result, [])
 
 
 @linalg_rule("aten.gather")
-def gather(b: LinalgBuilder, x: Tensor, dim: int, index: Tensor, sparse_grad: bool) -> Tensor:
+def gather(b: RuleBuilder, x: Tensor, dim: int, index: Tensor, sparse_grad: bool) -> Tensor:
     if x.rank == 0 or index.rank == 0:
         flat = gather(b, at_least_1d(b, x), 0, at_least_1d(b, index), sparse_grad)
         return b.reshape(flat, b.sizes(index))
@@ -300,14 +300,14 @@ def gather(b: LinalgBuilder, x: Tensor, dim: int, index: Tensor, sparse_grad: bo
 
 
 @linalg_rule("aten.take")
-def take(b: LinalgBuilder, x: Tensor, index: Tensor) -> Tensor:
+def take(b: RuleBuilder, x: Tensor, index: Tensor) -> Tensor:
     flat = b.reshape(x, [b.product(b.sizes(x))])
     size = b.size(flat, 0)
     b.check_range(index, size, OUT_OF_RANGE)
     return read(b, flat, [index], [tuple(range(index.rank))], b.sizes(index), lambda _, e: [wrapped(b, e[0], size)])
 
 
-def check_within(b: LinalgBuilder, inner: Sequence[Size], outer: Sequence[Size], but: int | None, message: str) -> None:
+def check_within(b: RuleBuilder, inner: Sequence[Size], outer: Sequence[Size], but: int | None, message: str) -> None:
     """Guard that no size is larger than another one, but along one dim; where there are no elements, none is."""
     is_empty = b.compare("eq", b.product(inner), 0)
     for d, (small, large) in enumerate(zip(inner, outer, strict=True)):
@@ -315,7 +315,7 @@ def check_within(b: LinalgBuilder, inner: Sequence[Size], outer: Sequence[Size],
             b.guard(b.compare("sle", b.select(is_empty, 0, small), large), message)
 
 
-def at_least_1d(b: LinalgBuilder, x: Tensor) -> Tensor:
+def at_least_1d(b: RuleBuilder, x: Tensor) -> Tensor:
     return x if x.rank else b.reshape(x, [1])
 
 
@@ -323,7 +323,7 @@ def at_least_1d(b: LinalgBuilder, x: Tensor) -> Tensor:
 
 
 @linalg_rule("aten.nonzero")
-def nonzero(b: LinalgBuilder, x: Tensor) -> Tensor:
+def nonzero(b: RuleBuilder, x: Tensor) -> Tensor:
     if x.rank == 0:
         # As many empty positions as there are elements that are not zero.
         return b.empty([b.size(true_positions(b, b.reshape(x, [1]))[0], 0), 0], dtypes.int64)
@@ -336,7 +336,7 @@ def nonzero(b: LinalgBuilder, x: Tensor) -> Tensor:
 
 
 @linalg_rule("aten.masked_select")
-def masked_select(b: LinalgBuilder, x: Tensor, mask: Tensor) -> Tensor:
+def masked_select(b: RuleBuilder, x: Tensor, mask: Tensor) -> Tensor:
     sizes = b.broadcast_sizes(b.sizes(x), b.sizes(mask))
     x, mask = (at_least_1d(b, b.broadcast_to(t, sizes)) for t in (x, mask))
     return read_indexed(b, x, [mask])

@@ -11,8 +11,8 @@ from flambeau.lowering.linalg.rules import LINALG_RULES, LOOP_RULES
 from flambeau.lowering.whole.rules import layered
 
 FAMILIES = (
-    "pointwise", "view", "create", "matmul", "reduce", "normalization", "scan", "conv", "pool", "pad", "index",
-    "scatter", "sort", "quantized", "special", "gamma", "polynomials",
+    "pointwise", "compare", "activation", "view", "slice", "create", "matmul", "reduce", "normalization", "scan",
+    "conv", "pool", "pad", "index", "scatter", "sort", "quantized", "special", "bessel", "gamma", "polynomials",
 )  # fmt: skip
 """The modules of this folder that add rules to the table."""
 

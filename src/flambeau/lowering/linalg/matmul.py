@@ -11,26 +11,26 @@ from flambeau.ir import dtypes
 from flambeau.ir.dtypes import DType
 from flambeau.lowering.builder import Size, Tensor
 from flambeau.lowering.element import Element
-from flambeau.lowering.linalg.builder import LinalgBuilder
 from flambeau.lowering.linalg.rules import linalg_rule
+from flambeau.lowering.verbs import RuleBuilder
 
 MISMATCH = "mismatching contracting dimension"
 
 
-def matmul_2d(b: LinalgBuilder, x: Tensor, y: Tensor) -> Tensor:
+def matmul_2d(b: RuleBuilder, x: Tensor, y: Tensor) -> Tensor:
     """[m, k] by [k, n], in the accumulator's dtype."""
     b.same_size(b.size(x, 1), b.size(y, 0), MISMATCH)
     return b.contract("matmul", [x, y], [b.size(x, 0), b.size(y, 1)])
 
 
-def matmul_3d(b: LinalgBuilder, x: Tensor, y: Tensor) -> Tensor:
+def matmul_3d(b: RuleBuilder, x: Tensor, y: Tensor) -> Tensor:
     """[batch, m, k] by [batch, k, n], in the accumulator's dtype."""
     batch = b.same_size(b.size(x, 0), b.size(y, 0), "mismatching batch dimension")
     b.same_size(b.size(x, 2), b.size(y, 1), MISMATCH)
     return b.contract("batch_matmul", [x, y], [batch, b.size(x, 1), b.size(y, 2)])
 
 
-def product(b: LinalgBuilder, x: Tensor, y: Tensor) -> Tensor:
+def product(b: RuleBuilder, x: Tensor, y: Tensor) -> Tensor:
     """`torch.matmul` in the accumulator's dtype: vectors, matrices, broadcast batches."""
     if x.rank == 0 or y.rank == 0:
         raise Unsupported("matmul needs tensors of at least one dimension")
@@ -43,7 +43,7 @@ def product(b: LinalgBuilder, x: Tensor, y: Tensor) -> Tensor:
     return b.squeeze(out, [d % out.rank for d in drop]) if drop else out
 
 
-def _product_of_matrices(b: LinalgBuilder, x: Tensor, y: Tensor) -> Tensor:
+def _product_of_matrices(b: RuleBuilder, x: Tensor, y: Tensor) -> Tensor:
     xs, ys = b.sizes(x), b.sizes(y)
     if y.rank == 2:
         # All rows of the left side meet the same matrix: one large product.
@@ -61,12 +61,12 @@ def _product_of_matrices(b: LinalgBuilder, x: Tensor, y: Tensor) -> Tensor:
 
 
 @linalg_rule("aten.matmul", "aten.mm", "aten.bmm", "aten.mv", "aten.dot")
-def matmul(b: LinalgBuilder, x: Tensor, y: Tensor) -> Tensor:
+def matmul(b: RuleBuilder, x: Tensor, y: Tensor) -> Tensor:
     return b.to(product(b, x, y), b.out_dtype)
 
 
 @linalg_rule("aten.inner")
-def inner(b: LinalgBuilder, x: Tensor, y: Tensor) -> Tensor:
+def inner(b: RuleBuilder, x: Tensor, y: Tensor) -> Tensor:
     """Every row of one with every row of the other."""
     if x.rank == 0 or y.rank == 0:
         dtype = b.out_dtype
@@ -79,30 +79,30 @@ def inner(b: LinalgBuilder, x: Tensor, y: Tensor) -> Tensor:
 
 
 @linalg_rule("aten.linear")
-def linear(b: LinalgBuilder, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+def linear(b: RuleBuilder, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     w = b.transpose(weight, [1, 0]) if weight.rank == 2 else weight
     return finish(b, product(b, x, w), bias, 1, 1)
 
 
 @linalg_rule("aten.addmm", "aten.addmv", "aten.baddbmm")
-def addmm(b: LinalgBuilder, bias: Tensor, x: Tensor, y: Tensor, beta: Any, alpha: Any) -> Tensor:
+def addmm(b: RuleBuilder, bias: Tensor, x: Tensor, y: Tensor, beta: Any, alpha: Any) -> Tensor:
     return finish(b, product(b, x, y), bias, beta, alpha)
 
 
 @linalg_rule("aten.addbmm")
-def addbmm(b: LinalgBuilder, bias: Tensor, x: Tensor, y: Tensor, beta: Any, alpha: Any) -> Tensor:
+def addbmm(b: RuleBuilder, bias: Tensor, x: Tensor, y: Tensor, beta: Any, alpha: Any) -> Tensor:
     products = product(b, x, y)
     total = b.reduce([products], [0], [(0, products.dtype)], lambda e, acc: acc + e)[0]
     return finish(b, total, bias, beta, alpha)
 
 
 @linalg_rule("aten.outer", "aten.ger")
-def outer(b: LinalgBuilder, x: Tensor, y: Tensor) -> Tensor:
+def outer(b: RuleBuilder, x: Tensor, y: Tensor) -> Tensor:
     dtype = b.out_dtype
     return b.elementwise([b.unsqueeze(x, 1), y], lambda p, q: p.to(dtype) * q.to(dtype), dtype)
 
 
-def finish(b: LinalgBuilder, out: Tensor, bias: Tensor | None, beta: Any, alpha: Any) -> Tensor:
+def finish(b: RuleBuilder, out: Tensor, bias: Tensor | None, beta: Any, alpha: Any) -> Tensor:
     """alpha * out + beta * bias in one loop, rounded to the result's dtype once."""
     dtype = b.out_dtype
     if bias is None or (isinstance(beta, (int, float)) and beta == 0):
@@ -121,7 +121,7 @@ def finish(b: LinalgBuilder, out: Tensor, bias: Tensor | None, beta: Any, alpha:
 
 @linalg_rule("aten.scaled_dot_product_attention")
 def attention(
-    b: LinalgBuilder,
+    b: RuleBuilder,
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -140,7 +140,7 @@ def attention(
 
 
 def attention_weights(
-    b: LinalgBuilder, query: Tensor, key: Tensor, mask: Tensor | None, causal: bool, scale: float | None, gqa: bool
+    b: RuleBuilder, query: Tensor, key: Tensor, mask: Tensor | None, causal: bool, scale: float | None, gqa: bool
 ) -> Tensor:
     """softmax(query @ key^T * scale + mask), in f32 for 16-bit inputs and rounded to them."""
     if gqa:
@@ -168,7 +168,7 @@ def attention_weights(
     return safe_softmax(b, scores, query.dtype)
 
 
-def safe_softmax(b: LinalgBuilder, x: Tensor, dtype: DType) -> Tensor:
+def safe_softmax(b: RuleBuilder, x: Tensor, dtype: DType) -> Tensor:
     """The softmax along the last dim, zero in rows of nothing but -inf."""
     last = [x.rank - 1]
     everywhere, rows = tuple(range(x.rank)), tuple(range(x.rank - 1))
@@ -186,7 +186,7 @@ def safe_softmax(b: LinalgBuilder, x: Tensor, dtype: DType) -> Tensor:
     return b.elementwise_over([(powers, everywhere), (total, rows)], b.sizes(x), normal, dtype)
 
 
-def _repeat_heads(b: LinalgBuilder, x: Tensor, query: Tensor) -> Tensor:
+def _repeat_heads(b: RuleBuilder, x: Tensor, query: Tensor) -> Tensor:
     """Each key or value head serves several query heads in a row."""
     heads, own = b.size(query, -3), b.size(x, -3)
     times = b.floordiv(heads, own)

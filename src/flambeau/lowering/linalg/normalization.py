@@ -14,7 +14,6 @@ from flambeau.ir import dtypes
 from flambeau.ir.dtypes import DType
 from flambeau.lowering.builder import Size, Tensor
 from flambeau.lowering.element import Element
-from flambeau.lowering.linalg.builder import LinalgBuilder
 from flambeau.lowering.linalg.reduce import (
     centered_squares,
     count,
@@ -25,11 +24,12 @@ from flambeau.lowering.linalg.reduce import (
     total,
 )
 from flambeau.lowering.linalg.rules import linalg_rule
+from flambeau.lowering.verbs import RuleBuilder
 
 # --- Softmax ---
 
 
-def _shifted(b: LinalgBuilder, x: Tensor, dim: int) -> tuple[Tensor, int, list[int], Tensor]:
+def _shifted(b: RuleBuilder, x: Tensor, dim: int) -> tuple[Tensor, int, list[int], Tensor]:
     """x in the dtype to compute in, the dim, the other dims, and the largest elements along it."""
     x = b.to(x, b.out_dtype.compute)
     if not x.rank:
@@ -38,7 +38,7 @@ def _shifted(b: LinalgBuilder, x: Tensor, dim: int) -> tuple[Tensor, int, list[i
     return x, dim, [i for i in range(x.rank) if i != dim], extreme(b, x, [dim], True)
 
 
-def _softmax(b: LinalgBuilder, x: Tensor, dim: int, safe: bool = False) -> Tensor:
+def _softmax(b: RuleBuilder, x: Tensor, dim: int, safe: bool = False) -> Tensor:
     sizes = b.sizes(x)
     x, dim, around, largest = _shifted(b, x, dim)
     every = range(x.rank)
@@ -58,17 +58,17 @@ def _softmax(b: LinalgBuilder, x: Tensor, dim: int, safe: bool = False) -> Tenso
 
 
 @linalg_rule("aten.softmax.int", "aten._softmax")
-def softmax(b: LinalgBuilder, x: Tensor, dim: int, _: Any) -> Tensor:
+def softmax(b: RuleBuilder, x: Tensor, dim: int, _: Any) -> Tensor:
     return _softmax(b, x, dim)
 
 
 @linalg_rule("aten._safe_softmax")
-def safe_softmax(b: LinalgBuilder, x: Tensor, dim: int, dtype: int | None) -> Tensor:
+def safe_softmax(b: RuleBuilder, x: Tensor, dim: int, dtype: int | None) -> Tensor:
     return _softmax(b, x, dim, safe=True)
 
 
 @linalg_rule("aten.log_softmax.int", "aten._log_softmax")
-def log_softmax(b: LinalgBuilder, x: Tensor, dim: int, _: Any) -> Tensor:
+def log_softmax(b: RuleBuilder, x: Tensor, dim: int, _: Any) -> Tensor:
     sizes = b.sizes(x)
     x, dim, around, largest = _shifted(b, x, dim)
     sums = total(b, x, [dim], lambda e, m: (e - m).exp(), [largest])
@@ -81,7 +81,7 @@ def log_softmax(b: LinalgBuilder, x: Tensor, dim: int, _: Any) -> Tensor:
 # --- Statistics and scaling ---
 
 
-def _statistics(b: LinalgBuilder, x: Tensor, dims: Sequence[int], eps: float) -> tuple[Tensor, Tensor, Tensor]:
+def _statistics(b: RuleBuilder, x: Tensor, dims: Sequence[int], eps: float) -> tuple[Tensor, Tensor, Tensor]:
     """The mean, the variance and 1 / sqrt(variance + eps) over dims. Of nothing the mean is 0, and the others NaN."""
     n = count(b, x, dims)
     sums = total(b, x, dims)
@@ -91,12 +91,12 @@ def _statistics(b: LinalgBuilder, x: Tensor, dims: Sequence[int], eps: float) ->
     return mean, variance, _inverse_root(b, variance, eps)
 
 
-def _inverse_root(b: LinalgBuilder, variance: Tensor, eps: float) -> Tensor:
+def _inverse_root(b: RuleBuilder, variance: Tensor, eps: float) -> Tensor:
     return per_element(b, variance, lambda e: (e.to(e.dtype.compute) + eps).rsqrt(), variance.dtype.compute)
 
 
 def _scale_and_shift(
-    b: LinalgBuilder,
+    b: RuleBuilder,
     x: Tensor,
     mean: Tensor | None,
     inverse: Tensor,
@@ -123,7 +123,7 @@ def _scale_and_shift(
     return b.elementwise_over(operands, b.sizes(x), body, dtype)
 
 
-def _last(b: LinalgBuilder, x: Tensor, shape: Sequence[Size]) -> tuple[list[int], list[int]]:
+def _last(b: RuleBuilder, x: Tensor, shape: Sequence[Size]) -> tuple[list[int], list[int]]:
     """The leading dims, and the trailing ones, which have to be of the given shape."""
     first = x.rank - len(shape)
     for dim, size in enumerate(shape, first):
@@ -136,25 +136,26 @@ def _last(b: LinalgBuilder, x: Tensor, shape: Sequence[Size]) -> tuple[list[int]
 
 @linalg_rule("aten.native_layer_norm")
 def native_layer_norm(
-    b: LinalgBuilder, x: Tensor, shape: Sequence[Size], weight: Tensor | None, bias: Tensor | None, eps: float
+    b: RuleBuilder, x: Tensor, shape: Sequence[Size], weight: Tensor | None, bias: Tensor | None, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     leading, trailing = _last(b, x, shape)
     mean, _, inverse = _statistics(b, x, trailing, eps)
     result = _scale_and_shift(b, x, mean, inverse, leading, weight, bias, trailing, b.out_dtype)
-    statistics = [b.to(keep(b, t, x, trailing), b.outs[i][1]) for i, t in ((1, mean), (2, inverse)) if len(b.outs) == 3]
+    types = [dtype for _, dtype in b.context.results[1:]]
+    statistics = [b.to(keep(b, t, x, trailing), dtype) for t, dtype in zip((mean, inverse), types, strict=False)]
     return (result, *statistics)  # type: ignore[return-value]
 
 
 @linalg_rule("aten.layer_norm")
 def layer_norm(
-    b: LinalgBuilder, x: Tensor, shape: Sequence[Size], weight: Tensor | None, bias: Tensor | None, eps: float, _: bool
+    b: RuleBuilder, x: Tensor, shape: Sequence[Size], weight: Tensor | None, bias: Tensor | None, eps: float, _: bool
 ) -> Tensor:
     return native_layer_norm(b, x, shape, weight, bias, eps)[0]
 
 
 @linalg_rule("aten._fused_rms_norm")
 def fused_rms_norm(
-    b: LinalgBuilder, x: Tensor, shape: Sequence[Size], weight: Tensor | None, eps: float | None
+    b: RuleBuilder, x: Tensor, shape: Sequence[Size], weight: Tensor | None, eps: float | None
 ) -> tuple[Tensor, Tensor]:
     leading, trailing = _last(b, x, shape)
     if eps is None:
@@ -167,7 +168,7 @@ def fused_rms_norm(
 
 
 @linalg_rule("aten.rms_norm")
-def rms_norm(b: LinalgBuilder, x: Tensor, shape: Sequence[Size], weight: Tensor | None, eps: float | None) -> Tensor:
+def rms_norm(b: RuleBuilder, x: Tensor, shape: Sequence[Size], weight: Tensor | None, eps: float | None) -> Tensor:
     return fused_rms_norm(b, x, shape, weight, eps)[0]
 
 
@@ -176,7 +177,7 @@ def rms_norm(b: LinalgBuilder, x: Tensor, shape: Sequence[Size], weight: Tensor 
 
 @linalg_rule("aten.native_group_norm")
 def native_group_norm(
-    b: LinalgBuilder,
+    b: RuleBuilder,
     x: Tensor,
     weight: Tensor | None,
     bias: Tensor | None,
@@ -205,7 +206,7 @@ def native_group_norm(
 
 @linalg_rule("aten.group_norm")
 def group_norm(
-    b: LinalgBuilder, x: Tensor, groups: int, weight: Tensor | None, bias: Tensor | None, eps: float, _: bool
+    b: RuleBuilder, x: Tensor, groups: int, weight: Tensor | None, bias: Tensor | None, eps: float, _: bool
 ) -> Tensor:
     return native_group_norm(b, x, weight, bias, 0, 0, 0, groups, eps)[0]
 
@@ -213,14 +214,14 @@ def group_norm(
 # --- Batch norm and instance norm ---
 
 
-def _require_channels(b: LinalgBuilder, x: Tensor, *parameters: Tensor | None) -> None:
+def _require_channels(b: RuleBuilder, x: Tensor, *parameters: Tensor | None) -> None:
     for p in parameters:
         if p is not None:
             b.same_size(b.size(x, 1), b.size(p, 0), "a parameter does not have the size of the channels")
 
 
 def _by_channel(
-    b: LinalgBuilder,
+    b: RuleBuilder,
     x: Tensor,
     mean: Tensor,
     variance: Tensor,
@@ -247,7 +248,7 @@ def _by_channel(
 
 
 def _with_batch_statistics(
-    b: LinalgBuilder, x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float
+    b: RuleBuilder, x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The result, and the mean, the variance and the inverse deviation of every channel."""
     dims = [i for i in range(x.rank) if i != 1]
@@ -258,7 +259,7 @@ def _with_batch_statistics(
 
 @linalg_rule("aten.batch_norm")
 def batch_norm(
-    b: LinalgBuilder,
+    b: RuleBuilder,
     x: Tensor,
     weight: Tensor | None,
     bias: Tensor | None,
@@ -282,7 +283,7 @@ def batch_norm(
 
 @linalg_rule("aten.native_batch_norm", "aten._native_batch_norm_legit")
 def native_batch_norm(
-    b: LinalgBuilder,
+    b: RuleBuilder,
     x: Tensor,
     weight: Tensor | None,
     bias: Tensor | None,
@@ -294,14 +295,14 @@ def native_batch_norm(
 ) -> tuple[Tensor, ...]:
     if not training or mean is not None:
         result = batch_norm(b, x, weight, bias, mean, variance, training, momentum, eps)
-        return (result, *(b.empty([0], dtype) for _, dtype in b.outs[1:]))
+        return (result, *(b.empty([0], dtype) for _, dtype in b.context.results[1:]))
     result, batch_mean, _, inverse = _with_batch_statistics(b, x, weight, bias, eps)
-    return result, b.to(batch_mean, b.outs[1][1]), b.to(inverse, b.outs[2][1])
+    return result, b.to(batch_mean, b.context.results[1][1]), b.to(inverse, b.context.results[2][1])
 
 
 @linalg_rule("aten._native_batch_norm_legit_no_training")
 def native_batch_norm_no_training(
-    b: LinalgBuilder,
+    b: RuleBuilder,
     x: Tensor,
     weight: Tensor | None,
     bias: Tensor | None,
@@ -315,14 +316,14 @@ def native_batch_norm_no_training(
 
 @linalg_rule("aten._native_batch_norm_legit.no_stats")
 def native_batch_norm_no_stats(
-    b: LinalgBuilder, x: Tensor, weight: Tensor | None, bias: Tensor | None, training: bool, momentum: float, eps: float
+    b: RuleBuilder, x: Tensor, weight: Tensor | None, bias: Tensor | None, training: bool, momentum: float, eps: float
 ) -> tuple[Tensor, ...]:
     return native_batch_norm(b, x, weight, bias, None, None, True, momentum, eps)
 
 
 @linalg_rule("aten._native_batch_norm_legit_functional")
 def native_batch_norm_functional(
-    b: LinalgBuilder,
+    b: RuleBuilder,
     x: Tensor,
     weight: Tensor | None,
     bias: Tensor | None,
@@ -335,8 +336,8 @@ def native_batch_norm_functional(
     """As training does it, with the new running statistics as results."""
     _require_channels(b, x, weight, bias, mean, variance)
     if not training:
-        result = native_batch_norm(b, x, weight, bias, mean, variance, False, momentum, eps)
-        return (*result[:3], b.to(mean, b.outs[3][1]), b.to(variance, b.outs[4][1]))
+        plain = native_batch_norm(b, x, weight, bias, mean, variance, False, momentum, eps)
+        return (*plain[:3], b.to(mean, b.context.results[3][1]), b.to(variance, b.context.results[4][1]))
     result, batch_mean, batch_variance, inverse = _with_batch_statistics(b, x, weight, bias, eps)
     n = count(b, x, [i for i in range(x.rank) if i != 1])
 
@@ -350,12 +351,12 @@ def native_batch_norm_functional(
         return b.elementwise([running, batch], blend, running.dtype)
 
     statistics = (batch_mean, inverse, moved(mean, batch_mean, False), moved(variance, batch_variance, True))
-    return (result, *(b.to(s, dtype) for s, (_, dtype) in zip(statistics, b.outs[1:], strict=True)))
+    return (result, *(b.to(s, dtype) for s, (_, dtype) in zip(statistics, b.context.results[1:], strict=True)))
 
 
 @linalg_rule("aten.instance_norm")
 def instance_norm(
-    b: LinalgBuilder,
+    b: RuleBuilder,
     x: Tensor,
     weight: Tensor | None,
     bias: Tensor | None,

@@ -11,14 +11,14 @@ from flambeau.ir import dtypes
 from flambeau.ir.dtypes import DType
 from flambeau.lowering.builder import Size, Tensor
 from flambeau.lowering.element import Element
-from flambeau.lowering.linalg.builder import LinalgBuilder
 from flambeau.lowering.linalg.rules import linalg_rule
 from flambeau.lowering.scalars import as_float, whole
+from flambeau.lowering.verbs import RuleBuilder
 
 # --- Padding ---
 
 
-def resize_border(b: LinalgBuilder, x: Tensor, low: Sequence[Size], high: Sequence[Size], value: Any) -> Tensor:
+def resize_border(b: RuleBuilder, x: Tensor, low: Sequence[Size], high: Sequence[Size], value: Any) -> Tensor:
     """Add a border of one value; negative amounts crop."""
     padded = b.pad(x, [b.maximum(p, 0) for p in low], [b.maximum(p, 0) for p in high], value)
     starts = [b.maximum(b.sub(0, p), 0) for p in low]
@@ -26,7 +26,7 @@ def resize_border(b: LinalgBuilder, x: Tensor, low: Sequence[Size], high: Sequen
     return b.slice(padded, starts, sizes, [1] * x.rank)
 
 
-def _padded_sizes(b: LinalgBuilder, old: Sequence[Size], low: Sequence[Size], high: Sequence[Size]) -> list[Size]:
+def _padded_sizes(b: RuleBuilder, old: Sequence[Size], low: Sequence[Size], high: Sequence[Size]) -> list[Size]:
     """The sizes with a border; no more can be cropped than there is."""
     sizes = [b.add(s, b.add(lo, hi)) for s, lo, hi in zip(old, low, high, strict=True)]
     for size, amounts in zip(sizes, zip(low, high, strict=True), strict=True):
@@ -45,7 +45,7 @@ def _borders(amounts: Sequence[Size], rank: int) -> tuple[list[Size], list[Size]
 
 
 @linalg_rule("aten.constant_pad_nd")
-def constant_pad_nd(b: LinalgBuilder, x: Tensor, pad: Sequence[Size], value: Any) -> Tensor:
+def constant_pad_nd(b: RuleBuilder, x: Tensor, pad: Sequence[Size], value: Any) -> Tensor:
     low, high = _borders(pad, x.rank)
     for size, lo, hi in zip(b.sizes(x), low, high, strict=True):
         # PyTorch crops first: what is added on one side does not make up for it.
@@ -55,29 +55,29 @@ def constant_pad_nd(b: LinalgBuilder, x: Tensor, pad: Sequence[Size], value: Any
     return resize_border(b, x, low, high, value)
 
 
-Position = Callable[[LinalgBuilder, Size, Size], Size]
+Position = Callable[[RuleBuilder, Size, Size], Size]
 """Where an element of the padded tensor comes from: its place relative to the input's start, and the input's size."""
 
 
-def _reflect(b: LinalgBuilder, at: Size, size: Size) -> Size:
+def _reflect(b: RuleBuilder, at: Size, size: Size) -> Size:
     last = b.sub(size, 1)
     mirrored = b.maximum(at, b.sub(0, at))
     beyond = b.sub(last, mirrored)
     return b.sub(last, b.maximum(beyond, b.sub(0, beyond)))
 
 
-def _replicate(b: LinalgBuilder, at: Size, size: Size) -> Size:
+def _replicate(b: RuleBuilder, at: Size, size: Size) -> Size:
     return b.minimum(b.maximum(at, 0), b.sub(size, 1))
 
 
-def _circular(b: LinalgBuilder, at: Size, size: Size) -> Size:
+def _circular(b: RuleBuilder, at: Size, size: Size) -> Size:
     return b.mod(at, size)
 
 
 _MODES: dict[str, Position] = {"reflect": _reflect, "replicate": _replicate, "circular": _circular}
 
 
-def _pad_from_input(b: LinalgBuilder, x: Tensor, pad: Sequence[Size], mode: str) -> Tensor:
+def _pad_from_input(b: RuleBuilder, x: Tensor, pad: Sequence[Size], mode: str) -> Tensor:
     low, high = _borders(pad, x.rank)
     if mode == "circular":
         for size, *amounts in zip(b.sizes(x), low, high, strict=True):
@@ -110,33 +110,31 @@ def _pad_from_input(b: LinalgBuilder, x: Tensor, pad: Sequence[Size], mode: str)
 
 
 @linalg_rule("aten.pad")
-def pad(b: LinalgBuilder, x: Tensor, pad: Sequence[Size], mode: str, value: Any) -> Tensor:
+def pad(b: RuleBuilder, x: Tensor, pad: Sequence[Size], mode: str, value: Any) -> Tensor:
     if mode == "constant":
         return constant_pad_nd(b, x, pad, 0 if value is None else value)
     return _pad_from_input(b, x, pad, mode)
 
 
 @linalg_rule("aten.reflection_pad1d", "aten.reflection_pad2d", "aten.reflection_pad3d")
-def reflection_pad(b: LinalgBuilder, x: Tensor, padding: Sequence[Size]) -> Tensor:
+def reflection_pad(b: RuleBuilder, x: Tensor, padding: Sequence[Size]) -> Tensor:
     return _pad_from_input(b, x, padding, "reflect")
 
 
 @linalg_rule("aten.replication_pad1d", "aten.replication_pad2d", "aten.replication_pad3d")
-def replication_pad(b: LinalgBuilder, x: Tensor, padding: Sequence[Size]) -> Tensor:
+def replication_pad(b: RuleBuilder, x: Tensor, padding: Sequence[Size]) -> Tensor:
     return _pad_from_input(b, x, padding, "replicate")
 
 
 @linalg_rule("aten._pad_circular")
-def pad_circular(b: LinalgBuilder, x: Tensor, pad: Sequence[Size]) -> Tensor:
+def pad_circular(b: RuleBuilder, x: Tensor, pad: Sequence[Size]) -> Tensor:
     return _pad_from_input(b, x, pad, "circular")
 
 
 # --- Upsampling ---
 
 
-def _output_sizes(
-    b: LinalgBuilder, x: Tensor, sizes: Sequence[Size] | None, scales: Sequence[Any] | None
-) -> list[Size]:
+def _output_sizes(b: RuleBuilder, x: Tensor, sizes: Sequence[Size] | None, scales: Sequence[Any] | None) -> list[Size]:
     """The sizes of the last dims of an upsampled tensor, given as such or as factors."""
     if sizes:
         return list(sizes)
@@ -145,7 +143,7 @@ def _output_sizes(
     return [_scaled(b, size, scale) for size, scale in zip(old, scales, strict=True)]
 
 
-def _scaled(b: LinalgBuilder, size: Size, scale: float) -> Size:
+def _scaled(b: RuleBuilder, size: Size, scale: float) -> Size:
     if isinstance(size, int):
         return int(size * scale)
     if float(scale).is_integer():
@@ -153,13 +151,13 @@ def _scaled(b: LinalgBuilder, size: Size, scale: float) -> Size:
     return whole(b, (as_float(b, size) * scale).floor())
 
 
-def _require_pixels(b: LinalgBuilder, sizes: Sequence[Size]) -> None:
+def _require_pixels(b: RuleBuilder, sizes: Sequence[Size]) -> None:
     """Nothing can be resized, and nothing can be made of anything."""
     for size in sizes:
         b.guard(b.compare("sgt", size, 0), "an image without pixels cannot be resized")
 
 
-def _ratio(b: LinalgBuilder, old: Size, new: Size, scale: float | None, dtype: DType) -> Element:
+def _ratio(b: RuleBuilder, old: Size, new: Size, scale: float | None, dtype: DType) -> Element:
     """How far one step in the result goes in the input, rounded to the dtype as PyTorch rounds it."""
     if scale is not None and scale > 0:
         return b.element(1.0 / scale, dtype)
@@ -167,7 +165,7 @@ def _ratio(b: LinalgBuilder, old: Size, new: Size, scale: float | None, dtype: D
 
 
 def _upsample_nearest(
-    b: LinalgBuilder, x: Tensor, new: Sequence[Size], scales: Sequence[float | None], shift: float = 0.0
+    b: RuleBuilder, x: Tensor, new: Sequence[Size], scales: Sequence[float | None], shift: float = 0.0
 ) -> Tensor:
     lead = x.rank - len(new)
     old = b.sizes(x)
@@ -202,7 +200,7 @@ def _whole_factor(old: Size, new: Size, scale: float | None, shift: float) -> in
     return new // old if (source == np.arange(new) // (new // old)).all() else None
 
 
-def _repeat(b: LinalgBuilder, x: Tensor, factors: Sequence[int]) -> Tensor:
+def _repeat(b: RuleBuilder, x: Tensor, factors: Sequence[int]) -> Tensor:
     """Each element of the last dims so many times in a row."""
     lead = x.rank - len(factors)
     sizes = b.sizes(x)
@@ -213,30 +211,30 @@ def _repeat(b: LinalgBuilder, x: Tensor, factors: Sequence[int]) -> Tensor:
 
 
 @linalg_rule("aten.upsample_nearest1d", "aten.upsample_nearest2d", "aten.upsample_nearest3d")
-def upsample_nearest(b: LinalgBuilder, x: Tensor, output_size: Sequence[Size], *scales: float | None) -> Tensor:
+def upsample_nearest(b: RuleBuilder, x: Tensor, output_size: Sequence[Size], *scales: float | None) -> Tensor:
     return _upsample_nearest(b, x, output_size, scales)
 
 
 @linalg_rule("aten.upsample_nearest1d.vec", "aten.upsample_nearest2d.vec", "aten.upsample_nearest3d.vec")
-def upsample_nearest_vec(b: LinalgBuilder, x: Tensor, output_size: Any, scale_factors: Any) -> Tensor:
+def upsample_nearest_vec(b: RuleBuilder, x: Tensor, output_size: Any, scale_factors: Any) -> Tensor:
     new = _output_sizes(b, x, output_size, scale_factors)
     return _upsample_nearest(b, x, new, scale_factors or [None] * len(new))
 
 
 @linalg_rule("aten._upsample_nearest_exact1d", "aten._upsample_nearest_exact2d", "aten._upsample_nearest_exact3d")
-def upsample_nearest_exact(b: LinalgBuilder, x: Tensor, output_size: Sequence[Size], *scales: float | None) -> Tensor:
+def upsample_nearest_exact(b: RuleBuilder, x: Tensor, output_size: Sequence[Size], *scales: float | None) -> Tensor:
     return _upsample_nearest(b, x, output_size, scales, shift=0.5)
 
 
 @linalg_rule(
     "aten._upsample_nearest_exact1d.vec", "aten._upsample_nearest_exact2d.vec", "aten._upsample_nearest_exact3d.vec"
 )  # fmt: skip
-def upsample_nearest_exact_vec(b: LinalgBuilder, x: Tensor, output_size: Any, scale_factors: Any) -> Tensor:
+def upsample_nearest_exact_vec(b: RuleBuilder, x: Tensor, output_size: Any, scale_factors: Any) -> Tensor:
     new = _output_sizes(b, x, output_size, scale_factors)
     return _upsample_nearest(b, x, new, scale_factors or [None] * len(new), shift=0.5)
 
 
-def _linear_ratio(b: LinalgBuilder, old: Size, new: Size, scale: float | None, align: bool, dtype: DType) -> Element:
+def _linear_ratio(b: RuleBuilder, old: Size, new: Size, scale: float | None, align: bool, dtype: DType) -> Element:
     if not align:
         return _ratio(b, old, new, scale, dtype)
     # The corners coincide: n - 1 steps in the input are m - 1 steps in the result.
@@ -248,7 +246,7 @@ def _linear_ratio(b: LinalgBuilder, old: Size, new: Size, scale: float | None, a
 
 
 def _upsample_linear(
-    b: LinalgBuilder, x: Tensor, new: Sequence[Size], align: bool, scales: Sequence[float | None]
+    b: RuleBuilder, x: Tensor, new: Sequence[Size], align: bool, scales: Sequence[float | None]
 ) -> Tensor:
     if not x.dtype.is_float:
         raise Unsupported(f"linear interpolation of {x.dtype}")
@@ -289,14 +287,12 @@ def _upsample_linear(
 
 @linalg_rule("aten.upsample_linear1d", "aten.upsample_bilinear2d", "aten.upsample_trilinear3d")
 def upsample_linear(
-    b: LinalgBuilder, x: Tensor, output_size: Sequence[Size], align_corners: bool, *scales: float | None
+    b: RuleBuilder, x: Tensor, output_size: Sequence[Size], align_corners: bool, *scales: float | None
 ) -> Tensor:
     return _upsample_linear(b, x, output_size, align_corners, scales)
 
 
 @linalg_rule("aten.upsample_linear1d.vec", "aten.upsample_bilinear2d.vec", "aten.upsample_trilinear3d.vec")
-def upsample_linear_vec(
-    b: LinalgBuilder, x: Tensor, output_size: Any, align_corners: bool, scale_factors: Any
-) -> Tensor:
+def upsample_linear_vec(b: RuleBuilder, x: Tensor, output_size: Any, align_corners: bool, scale_factors: Any) -> Tensor:
     new = _output_sizes(b, x, output_size, scale_factors)
     return _upsample_linear(b, x, new, align_corners, scale_factors or [None] * len(new))

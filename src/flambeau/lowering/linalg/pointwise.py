@@ -1,4 +1,4 @@
-"""Elementwise ops: each is what it does to one element."""
+"""Elementwise ops: each is what it does to one element. Here are arithmetic and functions of one number."""
 
 from __future__ import annotations
 
@@ -6,13 +6,10 @@ import math
 from typing import Any
 
 from flambeau.diagnostics import Unsupported
-from flambeau.infer.promotion import promote_operands
-from flambeau.ir import dtypes
 from flambeau.lowering import complex_functions
-from flambeau.lowering.builder import Tensor
 from flambeau.lowering.element import Element
-from flambeau.lowering.linalg.builder import LinalgBuilder
 from flambeau.lowering.linalg.rules import pointwise
+from flambeau.lowering.verbs import RuleBuilder
 
 # --- Arithmetic ---
 
@@ -42,7 +39,7 @@ def div(x: Element, y: Any) -> Element:
     return x / y
 
 
-def guard_divisor(b: LinalgBuilder, x: Any, y: Any, mode: str | None = "floor") -> None:
+def guard_divisor(b: RuleBuilder, x: Any, y: Any, mode: str | None = "floor") -> None:
     """Integers that are divided by zero make PyTorch raise; floats give infinity or NaN."""
     if mode is not None:
         b.check_divisor(x, y, b.out_dtype)
@@ -134,171 +131,25 @@ def copysign(x: Element, y: Any) -> Element:
     return abs(x).copysign(y)
 
 
-# --- Comparisons, logic, bits ---
+@pointwise("aten.xlogy.Tensor", "aten.xlogy.Scalar_Other")
+def xlogy(x: Element, y: Any) -> Element:
+    y = x.like(y)
+    return y.isnan().select(y, (x == 0).select(x.like(0), x * y.log()))
 
 
-@pointwise("aten.eq.Tensor", "aten.eq.Scalar", inputs="common")
-def eq(x: Element, y: Any) -> Element:
-    return x == y
+@pointwise("aten.heaviside")
+def heaviside(x: Element, values: Element) -> Element:
+    return (x == 0).select(values, (x > 0).to(x.dtype))
 
 
-@pointwise("aten.ne.Tensor", "aten.ne.Scalar", inputs="common")
-def ne(x: Element, y: Any) -> Element:
-    return x != y
-
-
-@pointwise("aten.lt.Tensor", "aten.lt.Scalar", inputs="common")
-def lt(x: Element, y: Any) -> Element:
-    return x < y
-
-
-@pointwise("aten.le.Tensor", "aten.le.Scalar", inputs="common")
-def le(x: Element, y: Any) -> Element:
-    return x <= y
-
-
-@pointwise("aten.gt.Tensor", "aten.gt.Scalar", inputs="common")
-def gt(x: Element, y: Any) -> Element:
-    return x > y
-
-
-@pointwise("aten.ge.Tensor", "aten.ge.Scalar", inputs="common")
-def ge(x: Element, y: Any) -> Element:
-    return x >= y
-
-
-@pointwise("aten.logical_and", inputs="own")
-def logical_and(x: Element, y: Element) -> Element:
-    return x.to(dtypes.bool_) & y.to(dtypes.bool_)
-
-
-@pointwise("aten.logical_or", inputs="own")
-def logical_or(x: Element, y: Element) -> Element:
-    return x.to(dtypes.bool_) | y.to(dtypes.bool_)
-
-
-@pointwise("aten.logical_xor", inputs="own")
-def logical_xor(x: Element, y: Element) -> Element:
-    return x.to(dtypes.bool_) ^ y.to(dtypes.bool_)
-
-
-@pointwise("aten.logical_not", inputs="own")
-def logical_not(x: Element) -> Element:
-    return ~x.to(dtypes.bool_)
-
-
-@pointwise("aten.bitwise_and.Tensor", "aten.bitwise_and.Scalar", "aten.__and__.Tensor", "aten.__and__.Scalar")
-def bitwise_and(x: Element, y: Any) -> Element:
-    return x & y
-
-
-@pointwise("aten.bitwise_or.Tensor", "aten.bitwise_or.Scalar", "aten.__or__.Tensor", "aten.__or__.Scalar")
-def bitwise_or(x: Element, y: Any) -> Element:
-    return x | y
-
-
-@pointwise("aten.bitwise_xor.Tensor", "aten.bitwise_xor.Scalar", "aten.__xor__.Tensor", "aten.__xor__.Scalar")
-def bitwise_xor(x: Element, y: Any) -> Element:
-    return x ^ y
-
-
-@pointwise("aten.bitwise_not")
-def bitwise_not(x: Element) -> Element:
-    return ~x
-
-
-@pointwise(
-    "aten.bitwise_left_shift.Tensor", "aten.bitwise_left_shift.Tensor_Scalar",
-    "aten.__lshift__.Tensor", "aten.__lshift__.Scalar",
-)  # fmt: skip
-def left_shift(x: Element, y: Any) -> Element:
-    return x << y
-
-
-@pointwise(
-    "aten.bitwise_right_shift.Tensor", "aten.bitwise_right_shift.Tensor_Scalar",
-    "aten.__rshift__.Tensor", "aten.__rshift__.Scalar",
-)  # fmt: skip
-def right_shift(x: Element, y: Any) -> Element:
-    return x >> y
-
-
-@pointwise("aten.isnan", inputs="own")
-def isnan(x: Element) -> Element:
-    return x.isnan()
-
-
-@pointwise("aten.isinf", inputs="own")
-def isinf(x: Element) -> Element:
-    return x.real.isinf() | x.imag.isinf() if x.dtype.is_complex else x.isinf()
-
-
-@pointwise("aten.isfinite", inputs="own")
-def isfinite(x: Element) -> Element:
-    return ~(isinf(x) | x.isnan())
-
-
-@pointwise("aten.isposinf", inputs="own")
-def isposinf(x: Element) -> Element:
-    return x == float("inf") if x.dtype.is_float else x.isnan()
-
-
-@pointwise("aten.isneginf", inputs="own")
-def isneginf(x: Element) -> Element:
-    return x == float("-inf") if x.dtype.is_float else x.isnan()
-
-
-@pointwise("aten.signbit", inputs="own")
-def signbit(x: Element) -> Element:
-    return x.like(1).copysign(x) < 0 if x.dtype.is_float else x < 0
-
-
-# --- Choice ---
-
-
-def _in(dtype: dtypes.DType, condition: Element, value: Any) -> Any:
-    """A branch of a choice in the result's dtype; numbers take it by themselves."""
-    if isinstance(value, Element):
-        return value.to(dtype)
-    return Element(condition.b, condition.b.constant(value, dtype), dtype)
-
-
-@pointwise("aten.where.self", "aten.where.ScalarOther", "aten.where.ScalarSelf", "aten.where.Scalar", inputs="own")
-def where(condition: Element, x: Any, y: Any) -> Element:
-    dtype = condition.b.out_dtype
-    return condition.to(dtypes.bool_).select(_in(dtype, condition, x), _in(dtype, condition, y))
-
-
-@pointwise("aten.masked_fill.Scalar", "aten.masked_fill.Tensor", inputs="own")
-def masked_fill(x: Element, mask: Element, value: Any) -> Element:
-    return mask.to(dtypes.bool_).select(_in(x.dtype, mask, value), x)
-
-
-@pointwise("aten.clamp", "aten.clamp.Tensor", "aten.clip", "aten.clip.Tensor")
-def clamp(x: Element, low: Any, high: Any) -> Element:
-    x = x if low is None else x.maximum(low)
-    return x if high is None else x.minimum(high)
-
-
-@pointwise("aten.clamp_min", "aten.clamp_min.Tensor")
-def clamp_min(x: Element, low: Any) -> Element:
-    return x.maximum(low)
-
-
-@pointwise("aten.clamp_max", "aten.clamp_max.Tensor")
-def clamp_max(x: Element, high: Any) -> Element:
-    return x.minimum(high)
-
-
-@pointwise("aten.nan_to_num")
-def nan_to_num(x: Element, nan: Any, posinf: Any, neginf: Any) -> Element:
-    if not x.dtype.is_float:
-        return x
-    limit = {dtypes.float16: 65504.0, dtypes.bfloat16: 3.3895313892515355e38, dtypes.float64: 1.7976931348623157e308}
-    largest = limit.get(x.b.out_dtype, 3.4028234663852886e38)
-    x = (x == float("inf")).select(largest if posinf is None else posinf, x)
-    x = (x == float("-inf")).select(-largest if neginf is None else neginf, x)
-    return x.isnan().select(nan or 0.0, x)
+@pointwise("aten.gcd")
+def gcd(x: Element, y: Element) -> Element:
+    # Euclid's steps, unrolled: a 64-bit pair needs at most 92, each step a select once the remainder is zero.
+    a, b = abs(x), abs(y)
+    for _ in range({8: 12, 16: 24, 32: 47, 64: 92}[x.dtype.bits]):
+        done = b == 0
+        a, b = done.select(a, b), done.select(b, a.fmod(b))
+    return a
 
 
 # --- Functions of one number ---
@@ -405,147 +256,3 @@ def conj(x: Element) -> Element:
 @pointwise("aten.complex", inputs="own")
 def complex_(real: Element, imag: Element) -> Element:
     return real.with_imag(imag, real.b.out_dtype)
-
-
-# --- Activations ---
-
-
-@pointwise("aten.relu")
-def relu(x: Element) -> Element:
-    return x.maximum(0)
-
-
-@pointwise("aten.relu6")
-def relu6(x: Element) -> Element:
-    return x.maximum(0).minimum(6)
-
-
-@pointwise("aten.hardtanh")
-def hardtanh(x: Element, low: Any, high: Any) -> Element:
-    if x.dtype is dtypes.uint8 and any(isinstance(v, (int, float)) and v < 0 for v in (low, high)):
-        raise Unsupported("hardtanh of uint8 with limits below zero")
-    return x.maximum(low).minimum(high)
-
-
-@pointwise("aten.leaky_relu")
-def leaky_relu(x: Element, slope: Any) -> Element:
-    return (x > 0).select(x, x * slope)
-
-
-@pointwise("aten.elu")
-def elu(x: Element, alpha: Any, scale: Any, input_scale: Any) -> Element:
-    return (x > 0).select(x * scale, (x * input_scale).expm1() * (alpha * scale))
-
-
-@pointwise("aten.celu")
-def celu(x: Element, alpha: Any) -> Element:
-    if isinstance(alpha, (int, float)) and alpha == 0:
-        raise Unsupported("celu with alpha 0, which divides by it")
-    return (x > 0).select(x, (x / alpha).expm1() * alpha)
-
-
-@pointwise("aten.selu")
-def selu(x: Element) -> Element:
-    alpha, scale = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
-    return (x > 0).select(x * scale, x.expm1() * (alpha * scale))
-
-
-@pointwise("aten.gelu")
-def gelu(x: Element, approximate: str) -> Element:
-    if approximate == "tanh":
-        inner = (x + x * x * x * 0.044715) * math.sqrt(2 / math.pi)
-        return x * 0.5 * (inner.tanh() + 1)
-    return x * 0.5 * ((x * math.sqrt(0.5)).erf() + 1)
-
-
-@pointwise("aten.silu")
-def silu(x: Element) -> Element:
-    return x / (1 + (-x).exp())
-
-
-@pointwise("aten.mish")
-def mish(x: Element) -> Element:
-    return x * softplus(x, 1.0, 20.0).tanh()
-
-
-@pointwise("aten.softplus")
-def softplus(x: Element, beta: float, threshold: float) -> Element:
-    scaled = x * float(beta)
-    return (scaled > float(threshold)).select(x, scaled.exp().log1p() / float(beta))
-
-
-@pointwise("aten.log_sigmoid")
-def log_sigmoid(x: Element) -> Element:
-    # Below 103 the exponential is no zero, though engines take it for one where it is less than the least normal float.
-    small = (-abs(x)).exp().log1p()
-    return x.minimum(0) - (abs(x) < 103).select(small.maximum(2.0**-126), small)
-
-
-@pointwise("aten.hardsigmoid")
-def hardsigmoid(x: Element) -> Element:
-    return (x + 3).maximum(0).minimum(6) / 6
-
-
-@pointwise("aten.hardswish")
-def hardswish(x: Element) -> Element:
-    return x * (x + 3).maximum(0).minimum(6) / 6
-
-
-@pointwise("aten.hardshrink")
-def hardshrink(x: Element, limit: Any) -> Element:
-    return ((x >= -limit) & (x <= limit)).select(x.like(0), x)
-
-
-@pointwise("aten.softshrink")
-def softshrink(x: Element, limit: Any) -> Element:
-    return (x > limit).select(x - limit, (x < -limit).select(x + limit, x * 0))
-
-
-@pointwise("aten.threshold")
-def threshold(x: Element, limit: Any, value: Any) -> Element:
-    return (x <= limit).select(x.like(value), x)
-
-
-def guard_mixed(b: LinalgBuilder, gradient: Tensor, x: Tensor, *_: Any) -> None:
-    """When PyTorch traces, it gives the dtype of the gradient; when it computes, that of both."""
-    if b.out_dtype is not promote_operands([(t.dtype, t.rank) for t in (gradient, x)]):
-        raise Unsupported(
-            f"operands of {gradient.dtype} and {x.dtype}, for which PyTorch traces another dtype than it computes",
-            "Convert both to one dtype first.",
-        )
-
-
-@pointwise("aten.threshold_backward", guard=guard_mixed)
-def threshold_backward(gradient: Element, x: Element, limit: Any) -> Element:
-    return (x <= limit).select(x.like(0), gradient)
-
-
-@pointwise("aten.hardshrink_backward", "aten.softshrink_backward")
-def shrink_backward(gradient: Element, x: Element, limit: Any) -> Element:
-    return ((x >= -limit) & (x <= limit)).select(x.like(0), gradient)
-
-
-@pointwise("aten._prelu_kernel")
-def prelu(x: Element, weight: Element) -> Element:
-    return (x > 0).select(x, x * weight)
-
-
-@pointwise("aten.xlogy.Tensor", "aten.xlogy.Scalar_Other")
-def xlogy(x: Element, y: Any) -> Element:
-    y = x.like(y)
-    return y.isnan().select(y, (x == 0).select(x.like(0), x * y.log()))
-
-
-@pointwise("aten.heaviside")
-def heaviside(x: Element, values: Element) -> Element:
-    return (x == 0).select(values, (x > 0).to(x.dtype))
-
-
-@pointwise("aten.gcd")
-def gcd(x: Element, y: Element) -> Element:
-    # Euclid's steps, unrolled: a 64-bit pair needs at most 92, each step a select once the remainder is zero.
-    a, b = abs(x), abs(y)
-    for _ in range({8: 12, 16: 24, 32: 47, 64: 92}[x.dtype.bits]):
-        done = b == 0
-        a, b = done.select(a, b), done.select(b, a.fmod(b))
-    return a

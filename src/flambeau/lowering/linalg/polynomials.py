@@ -17,8 +17,8 @@ from flambeau.ir import dtypes
 from flambeau.ir.dtypes import DType
 from flambeau.lowering.builder import Size, Tensor
 from flambeau.lowering.element import Element
-from flambeau.lowering.linalg.builder import LinalgBuilder
 from flambeau.lowering.linalg.rules import linalg_rule, pointwise
+from flambeau.lowering.verbs import RuleBuilder
 
 UNROLLED = 8
 """Up to this degree Chebyshev's polynomials are computed by recurrence."""
@@ -152,7 +152,7 @@ RECURRENCES = {
 }
 
 
-def _by_recurrence(recurrence: Recurrence, b: LinalgBuilder, x: Any, n: Any) -> Tensor:
+def _by_recurrence(recurrence: Recurrence, b: RuleBuilder, x: Any, n: Any) -> Tensor:
     dtype = b.out_dtype.compute
     tensors = [t for t in (x, n) if isinstance(t, Tensor)]
     sizes = b.broadcast_sizes(*(b.sizes(t) for t in tensors))

@@ -10,28 +10,24 @@ from flambeau.ir import dtypes
 from flambeau.ir.dtypes import DType
 from flambeau.lowering.builder import Size, Tensor
 from flambeau.lowering.element import Element
-from flambeau.lowering.linalg.builder import LinalgBuilder, window_properties
 from flambeau.lowering.linalg.conv import per_dim
 from flambeau.lowering.linalg.rules import linalg_rule
+from flambeau.lowering.verbs import RuleBuilder, Windows
 
 
-@dataclass
-class Windows:
-    """How windows lie on the last dims of a tensor."""
+@dataclass(frozen=True)
+class Pooling(Windows):
+    """Windows of constant size on a padded tensor."""
 
     kernel: list[int]
-    stride: list[int]
     padding: list[int]
-    dilation: list[int]
     size: list[Size]
     """The input's sizes."""
-    out: list[Size]
-    """How many windows there are."""
 
     @classmethod
     def of(
-        cls, b: LinalgBuilder, x: Tensor, n: int, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
-    ) -> Windows:
+        cls, b: RuleBuilder, x: Tensor, n: int, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
+    ) -> Pooling:
         kernel, padding, dilation = per_dim(kernel, n), per_dim(padding, n), per_dim(dilation, n)
         stride = per_dim(stride, n) if stride not in ([], ()) else kernel
         size = b.sizes(x)[-n:]
@@ -41,14 +37,14 @@ class Windows:
             min(k, n + 2 * p) if isinstance(n, int) and count == 1 and d == 1 else k
             for k, n, p, d, count in zip(kernel, size, padding, dilation, out, strict=True)
         ]
-        return cls(kernel, stride, padding, dilation, size, out)
+        return cls(kernel, out, stride, dilation, padding, size)
 
-    def pad(self, b: LinalgBuilder, x: Tensor, value: Any) -> Tensor:
+    def pad(self, b: RuleBuilder, x: Tensor, value: Any) -> Tensor:
         """The input with a border, wide enough for the last window too."""
         lead: list[Size] = [0] * (x.rank - len(self.kernel))
         high: list[Size] = []
         for size, out, k, s, p, d in zip(
-            self.size, self.out, self.kernel, self.stride, self.padding, self.dilation, strict=True
+            self.size, self.out, self.kernel, self.strides, self.padding, self.dilations, strict=True
         ):
             end = b.add(b.mul(b.sub(out, 1), s), d * (k - 1) + 1)
             reach = b.sub(end, b.add(size, p))
@@ -57,7 +53,7 @@ class Windows:
         return b.pad(x, [*lead, *self.padding], lead + high, value)
 
 
-def _window_count(b: LinalgBuilder, size: Size, k: int, s: int, p: int, d: int, ceil_mode: bool) -> Size:
+def _window_count(b: RuleBuilder, size: Size, k: int, s: int, p: int, d: int, ceil_mode: bool) -> Size:
     room = b.sub(b.add(size, 2 * p), d * (k - 1) + 1)
     b.guard(
         b.compare("sge", b.add(room, s - 1) if ceil_mode else room, 0), "the kernel is larger than the padded input"
@@ -71,82 +67,73 @@ def _window_count(b: LinalgBuilder, size: Size, k: int, s: int, p: int, d: int, 
 
 
 def _pool(
-    b: LinalgBuilder, x: Tensor, at: Windows, name: str, init: Any, body: Callable[[Element, Element], Any]
+    b: RuleBuilder, x: Tensor, at: Pooling, name: str, start: Any, body: Callable[[Element, Element], Any]
 ) -> Tensor:
     """Reduce the windows of a padded tensor with linalg's pooling op where there is one for the rank and dtype."""
-    dtype = x.dtype.compute
+    init, reduction = (start, x.dtype.compute), lambda e, acc: body(e.to(x.dtype.compute), acc)
     if x.rank == len(at.kernel) + 2 and x.rank <= 4 and x.dtype.signed:
-        layout = {3: "ncw", 4: "nchw"}[x.rank]
-        x = b.covered(x, at.kernel, at.out, at.stride, at.dilation)
-        out = b.filled([*b.sizes(x)[:2], *at.out], init, dtype)
-        window = b.empty(at.kernel, x.dtype)
-        properties = window_properties(at.stride, at.dilation)
-        return b.named(
-            f"pooling_{layout}_{name}", [x, window], out, lambda e, _, acc: body(e.to(dtype), acc), properties
-        )
-    return b.window_reduce(
-        x, at.kernel, at.out, at.stride, at.dilation, [(init, dtype)], lambda e, acc: body(e.to(dtype), acc)
-    )[0]
+        return b.pool(name, b.covered(x, at), at, init, reduction)
+    return b.window_reduce(x, at, [init], reduction)[0]
 
 
 # --- Maximum ---
 
 
 @linalg_rule("aten.max_pool1d")
-def max_pool1d(b: LinalgBuilder, x: Tensor, *args: Any) -> Tensor:
+def max_pool1d(b: RuleBuilder, x: Tensor, *args: Any) -> Tensor:
     return _max_pool(b, x, 1, *args)
 
 
 @linalg_rule("aten.max_pool2d")
-def max_pool2d(b: LinalgBuilder, x: Tensor, *args: Any) -> Tensor:
+def max_pool2d(b: RuleBuilder, x: Tensor, *args: Any) -> Tensor:
     return _max_pool(b, x, 2, *args)
 
 
 @linalg_rule("aten.max_pool3d")
-def max_pool3d(b: LinalgBuilder, x: Tensor, *args: Any) -> Tensor:
+def max_pool3d(b: RuleBuilder, x: Tensor, *args: Any) -> Tensor:
     return _max_pool(b, x, 3, *args)
 
 
-def _max_pool(b: LinalgBuilder, x: Tensor, n: int, *args: Any) -> Tensor:
-    at = Windows.of(b, x, n, *args)
+def _max_pool(b: RuleBuilder, x: Tensor, n: int, *args: Any) -> Tensor:
+    at = Pooling.of(b, x, n, *args)
     padded = at.pad(b, x, x.dtype.min)
     return b.to(_pool(b, padded, at, "max", x.dtype.min, lambda e, acc: acc.maximum(e)), x.dtype)
 
 
 @linalg_rule("aten.max_pool1d_with_indices")
-def max_pool1d_with_indices(b: LinalgBuilder, x: Tensor, *args: Any) -> tuple[Tensor, Tensor]:
+def max_pool1d_with_indices(b: RuleBuilder, x: Tensor, *args: Any) -> tuple[Tensor, Tensor]:
     return _max_pool_with_indices(b, x, 1, *args)
 
 
 @linalg_rule("aten.max_pool2d_with_indices")
-def max_pool2d_with_indices(b: LinalgBuilder, x: Tensor, *args: Any) -> tuple[Tensor, Tensor]:
+def max_pool2d_with_indices(b: RuleBuilder, x: Tensor, *args: Any) -> tuple[Tensor, Tensor]:
     return _max_pool_with_indices(b, x, 2, *args)
 
 
 @linalg_rule("aten.max_pool3d_with_indices")
-def max_pool3d_with_indices(b: LinalgBuilder, x: Tensor, *args: Any) -> tuple[Tensor, Tensor]:
+def max_pool3d_with_indices(b: RuleBuilder, x: Tensor, *args: Any) -> tuple[Tensor, Tensor]:
     return _max_pool_with_indices(b, x, 3, *args)
 
 
-def _max_pool_with_indices(b: LinalgBuilder, x: Tensor, n: int, *args: Any) -> tuple[Tensor, Tensor]:
-    at = Windows.of(b, x, n, *args)
+def _max_pool_with_indices(b: RuleBuilder, x: Tensor, n: int, *args: Any) -> tuple[Tensor, Tensor]:
+    at = Pooling.of(b, x, n, *args)
     padded = at.pad(b, x, x.dtype.min)
     bordered = padded is not x
 
     def body(indices: list[Size], e: Element, best: Element, best_at: Element) -> tuple[Element, Element]:
         places = [
             b.sub(b.add(b.mul(o, s), b.mul(w, d)), p)
-            for o, w, s, d, p in zip(indices[x.rank - n :], indices[x.rank :], at.stride, at.dilation, at.padding)
+            for o, w, s, d, p in zip(indices[x.rank - n :], indices[x.rank :], at.strides, at.dilations, at.padding)
         ]
         inside = _inside(b, places, at.size) if bordered else None
         return _better(e, _flat(b, places, at.size), best, best_at, inside)
 
     inits = [(x.dtype.min, x.dtype), (-1, dtypes.int64)]
-    values, indices = b.window_reduce(padded, at.kernel, at.out, at.stride, at.dilation, inits, body, indexed=True)
+    values, indices = b.window_reduce(padded, at, inits, body, indexed=True)
     return values, indices
 
 
-def _flat(b: LinalgBuilder, places: Sequence[Size], sizes: Sequence[Size]) -> Element:
+def _flat(b: RuleBuilder, places: Sequence[Size], sizes: Sequence[Size]) -> Element:
     """The number of an element of the plane when all are counted row by row."""
     flat: Size = 0
     for place, size in zip(places, sizes, strict=True):
@@ -154,7 +141,7 @@ def _flat(b: LinalgBuilder, places: Sequence[Size], sizes: Sequence[Size]) -> El
     return b.scalar(b.index(flat))
 
 
-def _inside(b: LinalgBuilder, places: Sequence[Size], sizes: Sequence[Size]) -> Element:
+def _inside(b: RuleBuilder, places: Sequence[Size], sizes: Sequence[Size]) -> Element:
     inside = b.element(True, dtypes.bool_)
     for place, size in zip(places, sizes, strict=True):
         at = b.scalar(b.index(place))
@@ -175,24 +162,22 @@ def _better(
 
 
 @linalg_rule("aten.avg_pool1d")
-def avg_pool1d(
-    b: LinalgBuilder, x: Tensor, kernel: Any, stride: Any, padding: Any, ceil: bool, with_pad: bool
-) -> Tensor:
+def avg_pool1d(b: RuleBuilder, x: Tensor, kernel: Any, stride: Any, padding: Any, ceil: bool, with_pad: bool) -> Tensor:
     return _avg_pool(b, x, 1, kernel, stride, padding, ceil, with_pad, None)
 
 
 @linalg_rule("aten.avg_pool2d")
-def avg_pool2d(b: LinalgBuilder, x: Tensor, *args: Any) -> Tensor:
+def avg_pool2d(b: RuleBuilder, x: Tensor, *args: Any) -> Tensor:
     return _avg_pool(b, x, 2, *args)
 
 
 @linalg_rule("aten.avg_pool3d")
-def avg_pool3d(b: LinalgBuilder, x: Tensor, *args: Any) -> Tensor:
+def avg_pool3d(b: RuleBuilder, x: Tensor, *args: Any) -> Tensor:
     return _avg_pool(b, x, 3, *args)
 
 
 def _avg_pool(
-    b: LinalgBuilder,
+    b: RuleBuilder,
     x: Tensor,
     n: int,
     kernel: Any,
@@ -202,7 +187,7 @@ def _avg_pool(
     count_include_pad: bool,
     divisor_override: int | None,
 ) -> Tensor:
-    at = Windows.of(b, x, n, kernel, stride, padding, 1, ceil_mode)
+    at = Pooling.of(b, x, n, kernel, stride, padding, 1, ceil_mode)
     total = _pool(b, at.pad(b, x, 0), at, "sum", 0, lambda e, acc: acc + e)
     border = at.padding if count_include_pad else [0] * n
     count: Size = divisor_override or 1
@@ -211,7 +196,7 @@ def _avg_pool(
         size: Size = count
         if divisor_override is None:
             for o, k, s, p, most, extra in zip(
-                indices[-n:], at.kernel, at.stride, at.padding, at.size, border, strict=True
+                indices[-n:], at.kernel, at.strides, at.padding, at.size, border, strict=True
             ):
                 size = b.mul(size, _overlap(b, o, k, s, p, most, extra, ceil_mode))
         return _quotient(e, b.scalar(b.index(size)))
@@ -219,7 +204,7 @@ def _avg_pool(
     return b.map_indexed([total], b.sizes(total), x.dtype, divide)
 
 
-def _overlap(b: LinalgBuilder, o: Size, k: int, s: int, p: int, size: Size, border: int, ceil_mode: bool) -> Size:
+def _overlap(b: RuleBuilder, o: Size, k: int, s: int, p: int, size: Size, border: int, ceil_mode: bool) -> Size:
     """How many elements of a window count, given how much of the border does."""
     if border == p and not ceil_mode:
         return k
@@ -236,21 +221,21 @@ def _quotient(total: Element, count: Element) -> Element:
 
 
 @linalg_rule("aten.adaptive_avg_pool1d")
-def adaptive_avg_pool1d(b: LinalgBuilder, x: Tensor, output_size: Any) -> Tensor:
+def adaptive_avg_pool1d(b: RuleBuilder, x: Tensor, output_size: Any) -> Tensor:
     return _adaptive_avg_pool(b, x, per_dim(output_size, 1))
 
 
 @linalg_rule("aten.adaptive_avg_pool2d", "aten._adaptive_avg_pool2d")
-def adaptive_avg_pool2d(b: LinalgBuilder, x: Tensor, output_size: Any) -> Tensor:
+def adaptive_avg_pool2d(b: RuleBuilder, x: Tensor, output_size: Any) -> Tensor:
     return _adaptive_avg_pool(b, x, per_dim(output_size, 2))
 
 
 @linalg_rule("aten.adaptive_avg_pool3d", "aten._adaptive_avg_pool3d")
-def adaptive_avg_pool3d(b: LinalgBuilder, x: Tensor, output_size: Any) -> Tensor:
+def adaptive_avg_pool3d(b: RuleBuilder, x: Tensor, output_size: Any) -> Tensor:
     return _adaptive_avg_pool(b, x, per_dim(output_size, 3))
 
 
-def _adaptive_avg_pool(b: LinalgBuilder, x: Tensor, out: list[Size]) -> Tensor:
+def _adaptive_avg_pool(b: RuleBuilder, x: Tensor, out: list[Size]) -> Tensor:
     n, dtype = len(out), x.dtype.compute
     size = b.sizes(x)[-n:]
     if all(o == 1 for o in out):
@@ -283,13 +268,13 @@ def _even_windows(size: Sequence[Size], out: Sequence[Size]) -> list[int] | None
     return kernel if all(kernel) else None
 
 
-def _bin(b: LinalgBuilder, i: Size, size: Size, out: Size) -> tuple[Size, Size]:
+def _bin(b: RuleBuilder, i: Size, size: Size, out: Size) -> tuple[Size, Size]:
     """Where window i starts and ends."""
     return b.floordiv(b.mul(i, size), out), b.ceildiv(b.mul(b.add(i, 1), size), out)
 
 
 def _adaptive(
-    b: LinalgBuilder, x: Tensor, out: Sequence[Size], inits: Sequence[Any], body: Callable[..., Any]
+    b: RuleBuilder, x: Tensor, out: Sequence[Size], inits: Sequence[Any], body: Callable[..., Any]
 ) -> list[Tensor]:
     """Reduce windows of different sizes; `body(places, element, *accumulators)` sees the elements inside of them."""
     lead = x.rank - len(out)
@@ -314,21 +299,21 @@ def _adaptive(
 
 
 @linalg_rule("aten.adaptive_max_pool1d")
-def adaptive_max_pool1d(b: LinalgBuilder, x: Tensor, output_size: Any) -> tuple[Tensor, Tensor]:
+def adaptive_max_pool1d(b: RuleBuilder, x: Tensor, output_size: Any) -> tuple[Tensor, Tensor]:
     return _adaptive_max_pool(b, x, per_dim(output_size, 1))
 
 
 @linalg_rule("aten.adaptive_max_pool2d")
-def adaptive_max_pool2d(b: LinalgBuilder, x: Tensor, output_size: Any) -> tuple[Tensor, Tensor]:
+def adaptive_max_pool2d(b: RuleBuilder, x: Tensor, output_size: Any) -> tuple[Tensor, Tensor]:
     return _adaptive_max_pool(b, x, per_dim(output_size, 2))
 
 
 @linalg_rule("aten.adaptive_max_pool3d")
-def adaptive_max_pool3d(b: LinalgBuilder, x: Tensor, output_size: Any) -> tuple[Tensor, Tensor]:
+def adaptive_max_pool3d(b: RuleBuilder, x: Tensor, output_size: Any) -> tuple[Tensor, Tensor]:
     return _adaptive_max_pool(b, x, per_dim(output_size, 3))
 
 
-def _adaptive_max_pool(b: LinalgBuilder, x: Tensor, out: list[Size]) -> tuple[Tensor, Tensor]:
+def _adaptive_max_pool(b: RuleBuilder, x: Tensor, out: list[Size]) -> tuple[Tensor, Tensor]:
     n = len(out)
     size = b.sizes(x)[-n:]
     kernel = _even_windows(size, out)
@@ -348,7 +333,7 @@ def _adaptive_max_pool(b: LinalgBuilder, x: Tensor, out: list[Size]) -> tuple[Te
 
 
 def _all_windows(
-    b: LinalgBuilder,
+    b: RuleBuilder,
     elements: Sequence[Tensor],
     windows: Sequence[Tensor],
     dim: int,
@@ -368,12 +353,12 @@ def _all_windows(
     return b.map_indexed(tensors, [*sizes[:dim], out, *sizes[dim:]], dtype, at)
 
 
-def _adaptive_sums(b: LinalgBuilder, x: Tensor, dim: int, out: Size) -> Tensor:
+def _adaptive_sums(b: RuleBuilder, x: Tensor, dim: int, out: Size) -> Tensor:
     inside = _all_windows(b, [x], [], dim, out, x.dtype, lambda inside, _, e: inside.select(e, 0))
     return b.reduce([inside], [dim + 1], [(0, x.dtype)], lambda e, acc: acc + e)[0]
 
 
-def _adaptive_extremes(b: LinalgBuilder, x: Tensor, out: list[Size]) -> tuple[Tensor, Tensor]:
+def _adaptive_extremes(b: RuleBuilder, x: Tensor, out: list[Size]) -> tuple[Tensor, Tensor]:
     lead = x.rank - len(out)
     places = b.full(b.sizes(x), 0, dtypes.int64)
     stride: Size = 1
@@ -385,7 +370,7 @@ def _adaptive_extremes(b: LinalgBuilder, x: Tensor, out: list[Size]) -> tuple[Te
 
 
 def _extremes_along(
-    b: LinalgBuilder, x: Tensor, places: Tensor, dim: int, out: Size, stride: Size
+    b: RuleBuilder, x: Tensor, places: Tensor, dim: int, out: Size, stride: Size
 ) -> tuple[Tensor, Tensor]:
     """The greatest elements of windows along a dim and their places in the plane: the first of equals, the last NaN."""
     size, step = b.element(b.size(x, dim), dtypes.int64), b.element(stride, dtypes.int64)

@@ -13,13 +13,13 @@ from flambeau.ir import dtypes
 from flambeau.ir.dtypes import BY_CODE, DType
 from flambeau.lowering.builder import Size, Tensor
 from flambeau.lowering.element import Element
-from flambeau.lowering.linalg.builder import LinalgBuilder
 from flambeau.lowering.linalg.rules import linalg_rule
+from flambeau.lowering.verbs import RuleBuilder
 
 LIBRARY = "quantized_decomposed"
 
 
-def _affine(b: LinalgBuilder, x: Tensor, scale: Any, zero: Any, body: Callable[..., Element], dtype: DType) -> Tensor:
+def _affine(b: RuleBuilder, x: Tensor, scale: Any, zero: Any, body: Callable[..., Element], dtype: DType) -> Tensor:
     """One loop whose body sees an element, its scale and its zero point: numbers, or tensors that broadcast."""
     tensors = [p for p in (scale, zero) if isinstance(p, Tensor)]
 
@@ -32,7 +32,7 @@ def _affine(b: LinalgBuilder, x: Tensor, scale: Any, zero: Any, body: Callable[.
 
 
 def _quantized(
-    b: LinalgBuilder, x: Tensor, scale: Any, zero: Any, low: int, high: int, work: DType, shift_first: bool = False
+    b: RuleBuilder, x: Tensor, scale: Any, zero: Any, low: int, high: int, work: DType, shift_first: bool = False
 ) -> Tensor:
     """Multiply with the inverse of the scale, round to even, shift by the zero point, clamp.
 
@@ -49,7 +49,7 @@ def _quantized(
     return _affine(b, x, scale, zero, body, b.out_dtype)
 
 
-def _dequantized(b: LinalgBuilder, x: Tensor, scale: Any, zero: Any) -> Tensor:
+def _dequantized(b: RuleBuilder, x: Tensor, scale: Any, zero: Any) -> Tensor:
     """Subtract the zero point in integers, then multiply in the scale's dtype."""
 
     def body(e: Element, s: Element, z: Element | None) -> Element:
@@ -66,13 +66,13 @@ def _dequantized(b: LinalgBuilder, x: Tensor, scale: Any, zero: Any) -> Tensor:
 
 
 @linalg_rule(f"{LIBRARY}.quantize_per_tensor")
-def quantize_per_tensor(b: LinalgBuilder, x: Tensor, scale: Any, zero: Any, low: int, high: int, dtype: int) -> Tensor:
+def quantize_per_tensor(b: RuleBuilder, x: Tensor, scale: Any, zero: Any, low: int, high: int, dtype: int) -> Tensor:
     return _quantized(b, x, scale, zero, low, high, dtypes.float32)
 
 
 @linalg_rule(f"{LIBRARY}.dequantize_per_tensor")
 def dequantize_per_tensor(
-    b: LinalgBuilder, x: Tensor, scale: Any, zero: Any, low: int, high: int, dtype: int, out_dtype: int | None
+    b: RuleBuilder, x: Tensor, scale: Any, zero: Any, low: int, high: int, dtype: int, out_dtype: int | None
 ) -> Tensor:
     work = b.out_dtype.compute
 
@@ -83,25 +83,25 @@ def dequantize_per_tensor(
     return _affine(b, x, scale, zero, body, b.out_dtype)
 
 
-def _single(b: LinalgBuilder, x: Tensor) -> Tensor:
+def _single(b: RuleBuilder, x: Tensor) -> Tensor:
     """A tensor of one element, without dims."""
     return b.reshape(x, [])
 
 
 @linalg_rule(f"{LIBRARY}.quantize_per_tensor.tensor")
-def quantize_per_tensor_tensor(b: LinalgBuilder, x: Tensor, scale: Tensor, zero: Tensor, *rest: Any) -> Tensor:
+def quantize_per_tensor_tensor(b: RuleBuilder, x: Tensor, scale: Tensor, zero: Tensor, *rest: Any) -> Tensor:
     return quantize_per_tensor(b, x, _single(b, scale), _single(b, zero), *rest)
 
 
 @linalg_rule(f"{LIBRARY}.dequantize_per_tensor.tensor")
-def dequantize_per_tensor_tensor(b: LinalgBuilder, x: Tensor, scale: Tensor, zero: Tensor, *rest: Any) -> Tensor:
+def dequantize_per_tensor_tensor(b: RuleBuilder, x: Tensor, scale: Tensor, zero: Tensor, *rest: Any) -> Tensor:
     return dequantize_per_tensor(b, x, _single(b, scale), _single(b, zero), *rest)
 
 
 # --- A scale for each position along an axis ---
 
 
-def _along(b: LinalgBuilder, x: Tensor, parameters: Tensor, axis: int) -> Tensor:
+def _along(b: RuleBuilder, x: Tensor, parameters: Tensor, axis: int) -> Tensor:
     """Parameters so that they broadcast along an axis."""
     at = b.dim(axis, x.rank)
     size = b.same_size(b.size(x, at), b.size(parameters, 0), "there is not one parameter for each channel")
@@ -110,7 +110,7 @@ def _along(b: LinalgBuilder, x: Tensor, parameters: Tensor, axis: int) -> Tensor
 
 @linalg_rule(f"{LIBRARY}.quantize_per_channel")
 def quantize_per_channel(
-    b: LinalgBuilder, x: Tensor, scales: Tensor, zeros: Tensor, axis: int, low: int, high: int, dtype: int
+    b: RuleBuilder, x: Tensor, scales: Tensor, zeros: Tensor, axis: int, low: int, high: int, dtype: int
 ) -> Tensor:
     work = promote_operands([(dtypes.float32, 1), (scales.dtype, 1), (zeros.dtype, 1)])
     return _quantized(b, x, _along(b, x, scales, axis), _along(b, x, zeros, axis), low, high, work)
@@ -118,7 +118,7 @@ def quantize_per_channel(
 
 @linalg_rule(f"{LIBRARY}.dequantize_per_channel")
 def dequantize_per_channel(
-    b: LinalgBuilder, x: Tensor, scales: Tensor, zeros: Tensor | None, axis: int, *rest: Any
+    b: RuleBuilder, x: Tensor, scales: Tensor, zeros: Tensor | None, axis: int, *rest: Any
 ) -> Tensor:
     return _dequantized(b, x, _along(b, x, scales, axis), None if zeros is None else _along(b, x, zeros, axis))
 
@@ -126,7 +126,7 @@ def dequantize_per_channel(
 # --- A scale for each group of columns in a row ---
 
 
-def _in_groups(b: LinalgBuilder, x: Tensor, group: int, *parameters: Tensor | None) -> list[Any]:
+def _in_groups(b: RuleBuilder, x: Tensor, group: int, *parameters: Tensor | None) -> list[Any]:
     """The tensor in rows of a group, and a column with a parameter for each row."""
     width = b.size(x, -1)
     if isinstance(width, int) and group > width:
@@ -138,7 +138,7 @@ def _in_groups(b: LinalgBuilder, x: Tensor, group: int, *parameters: Tensor | No
 
 @linalg_rule(f"{LIBRARY}.quantize_per_channel_group")
 def quantize_per_channel_group(
-    b: LinalgBuilder, x: Tensor, scales: Tensor, zeros: Tensor, low: int, high: int, dtype: int, group: int
+    b: RuleBuilder, x: Tensor, scales: Tensor, zeros: Tensor, low: int, high: int, dtype: int, group: int
 ) -> Tensor:
     rows, scale, zero = _in_groups(b, x, group, scales, zeros)
     work = promote_operands([(x.dtype, 1), (scales.dtype, 1), (zeros.dtype, 1)]).compute
@@ -147,7 +147,7 @@ def quantize_per_channel_group(
 
 @linalg_rule(f"{LIBRARY}.dequantize_per_channel_group")
 def dequantize_per_channel_group(
-    b: LinalgBuilder, x: Tensor, scales: Tensor, zeros: Tensor | None, low: int, high: int, dtype: int, group: int,
+    b: RuleBuilder, x: Tensor, scales: Tensor, zeros: Tensor | None, low: int, high: int, dtype: int, group: int,
     out_dtype: int,
 ) -> Tensor:  # fmt: skip
     rows, scale, zero = _in_groups(b, x, group, scales, zeros)
@@ -157,7 +157,7 @@ def dequantize_per_channel_group(
 # --- Both at once, as models do while they are trained ---
 
 
-def _fake_quantized(b: LinalgBuilder, x: Tensor, scale: Any, zero: Any, low: int, high: int) -> Tensor:
+def _fake_quantized(b: RuleBuilder, x: Tensor, scale: Any, zero: Any, low: int, high: int) -> Tensor:
     """Floats rounded to what integers times a scale can be."""
     work = b.out_dtype.compute
 
@@ -173,13 +173,13 @@ linalg_rule("aten.fake_quantize_per_tensor_affine")(_fake_quantized)
 
 
 @linalg_rule("aten.fake_quantize_per_tensor_affine.tensor_qparams")
-def fake_quantize_tensor(b: LinalgBuilder, x: Tensor, scale: Tensor, zero: Tensor, low: int, high: int) -> Tensor:
+def fake_quantize_tensor(b: RuleBuilder, x: Tensor, scale: Tensor, zero: Tensor, low: int, high: int) -> Tensor:
     return _fake_quantized(b, x, _single(b, scale), _single(b, zero), low, high)
 
 
 @linalg_rule("aten.fake_quantize_per_channel_affine")
 def fake_quantize_per_channel(
-    b: LinalgBuilder, x: Tensor, scales: Tensor, zeros: Tensor, axis: int, low: int, high: int
+    b: RuleBuilder, x: Tensor, scales: Tensor, zeros: Tensor, axis: int, low: int, high: int
 ) -> Tensor:
     return _fake_quantized(b, x, _along(b, x, scales, axis), _along(b, x, zeros, axis), low, high)
 
@@ -188,7 +188,7 @@ def fake_quantize_per_channel(
 
 
 def chosen_parameters(
-    b: LinalgBuilder, x: Tensor, low: int, high: int, eps: float, dtype: int, symmetric: bool
+    b: RuleBuilder, x: Tensor, low: int, high: int, eps: float, dtype: int, symmetric: bool
 ) -> tuple[Tensor, Tensor]:
     """The scale, in f32, and the zero point for the range of a tensor, which always includes 0."""
     if x.dtype is not dtypes.float32:
@@ -209,7 +209,7 @@ def chosen_parameters(
 
 
 def _choose(symmetric: bool) -> Callable[..., tuple[Tensor, Tensor]]:
-    def choose(b: LinalgBuilder, x: Tensor, low: int, high: int, eps: float, dtype: int) -> tuple[Tensor, Tensor]:
+    def choose(b: RuleBuilder, x: Tensor, low: int, high: int, eps: float, dtype: int) -> tuple[Tensor, Tensor]:
         scale, zero = chosen_parameters(b, x, low, high, eps, dtype, symmetric)
         return b.to(scale, b.out_dtype), zero
 

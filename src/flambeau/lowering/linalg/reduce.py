@@ -12,8 +12,8 @@ from flambeau.ir import dtypes
 from flambeau.ir.dtypes import DType
 from flambeau.lowering.builder import Size, Tensor
 from flambeau.lowering.element import Element
-from flambeau.lowering.linalg.builder import LinalgBuilder
 from flambeau.lowering.linalg.rules import linalg_rule
+from flambeau.lowering.verbs import RuleBuilder
 
 Dims = Sequence[int] | int | None
 Term = Callable[..., Element]
@@ -27,27 +27,27 @@ shorter sums, and those whose length only the run time knows, are one."""
 # --- What all reductions share ---
 
 
-def reduced_dims(b: LinalgBuilder, x: Tensor, dims: Dims) -> list[int]:
+def reduced_dims(b: RuleBuilder, x: Tensor, dims: Dims) -> list[int]:
     """The dims to reduce, in order; None and the empty list are all, and a 0-d tensor has none."""
     return sorted(b.dims(dims, x.rank)) if x.rank else []
 
 
-def count(b: LinalgBuilder, x: Tensor, dims: Sequence[int]) -> Size:
+def count(b: RuleBuilder, x: Tensor, dims: Sequence[int]) -> Size:
     """How many elements go into one result."""
     return b.product([b.size(x, d) for d in dims])
 
 
-def keep(b: LinalgBuilder, reduced: Tensor, x: Tensor, dims: Sequence[int], keepdim: bool = True) -> Tensor:
+def keep(b: RuleBuilder, reduced: Tensor, x: Tensor, dims: Sequence[int], keepdim: bool = True) -> Tensor:
     """A reduced tensor with its dims put back as ones."""
     return b.reshape(reduced, [1 if i in dims else s for i, s in enumerate(b.sizes(x))]) if keepdim else reduced
 
 
-def per_element(b: LinalgBuilder, x: Tensor, body: Callable[[Element], Any], dtype: DType) -> Tensor:
+def per_element(b: RuleBuilder, x: Tensor, body: Callable[[Element], Any], dtype: DType) -> Tensor:
     return b.elementwise([x], body, dtype)
 
 
 def total(
-    b: LinalgBuilder,
+    b: RuleBuilder,
     x: Tensor,
     dims: Sequence[int],
     term: Term = lambda e: e,
@@ -74,7 +74,7 @@ def total(
     partial_sum = b.generic(
         [x, *given],
         [tuple(range(x.rank)), *[around] * len(given)],
-        [b.filled([sizes[i] for i in kept], 0, dtype)],
+        [b.initial([sizes[i] for i in kept], 0, dtype)],
         [tuple(kept)],
         x.rank,
         lambda *elements: elements[-1] + term(*elements[:-1]).to(dtype),
@@ -83,12 +83,12 @@ def total(
     return total(b, partial_sum, [kept.index(d) for d in later], dtype=dtype) if later else partial_sum
 
 
-def _part(b: LinalgBuilder, x: Tensor, dim: int, start: int, length: int) -> Tensor:
+def _part(b: RuleBuilder, x: Tensor, dim: int, start: int, length: int) -> Tensor:
     sizes = [length if i == dim else s for i, s in enumerate(b.sizes(x))]
     return b.slice(x, [start if i == dim else 0 for i in range(x.rank)], sizes, [1] * x.rank)
 
 
-def _in_two_steps(b: LinalgBuilder, x: Tensor, dims: list[int]) -> tuple[Tensor, list[int], list[int]]:
+def _in_two_steps(b: RuleBuilder, x: Tensor, dims: list[int]) -> tuple[Tensor, list[int], list[int]]:
     """Choose what to sum first and what later. Reduced dims that are neighbours are merged and split; nothing moves."""
     sizes = b.sizes(x)
     lengths = [s for d in dims if isinstance(s := sizes[d], int)]
@@ -123,44 +123,44 @@ def _in_two_steps(b: LinalgBuilder, x: Tensor, dims: list[int]) -> tuple[Tensor,
 # --- Sums and products ---
 
 
-def _converted(b: LinalgBuilder) -> Term:
+def _converted(b: RuleBuilder) -> Term:
     """PyTorch converts to the result's dtype first, then accumulates."""
     dtype = b.out_dtype
     return lambda e: e.to(dtype)
 
 
 @linalg_rule("aten.sum.dim_IntList")
-def sum_dim(b: LinalgBuilder, x: Tensor, dim: Dims, keepdim: bool, dtype: int | None) -> Tensor:
+def sum_dim(b: RuleBuilder, x: Tensor, dim: Dims, keepdim: bool, dtype: int | None) -> Tensor:
     dims = reduced_dims(b, x, dim)
     result = total(b, x, dims, _converted(b), dtype=b.out_dtype.compute)
     return b.to(keep(b, result, x, dims, keepdim), b.out_dtype)
 
 
 @linalg_rule("aten.sum")
-def sum_(b: LinalgBuilder, x: Tensor, dtype: int | None) -> Tensor:
+def sum_(b: RuleBuilder, x: Tensor, dtype: int | None) -> Tensor:
     return sum_dim(b, x, None, False, dtype)
 
 
 @linalg_rule("aten.nansum")
-def nansum(b: LinalgBuilder, x: Tensor, dim: Dims, keepdim: bool, dtype: int | None) -> Tensor:
+def nansum(b: RuleBuilder, x: Tensor, dim: Dims, keepdim: bool, dtype: int | None) -> Tensor:
     dims = reduced_dims(b, x, dim)
     result = total(b, x, dims, lambda e: e.isnan().select(e.like(0), e), dtype=b.out_dtype.compute)
     return b.to(keep(b, result, x, dims, keepdim), b.out_dtype)
 
 
 @linalg_rule("aten.mean.dim")
-def mean_dim(b: LinalgBuilder, x: Tensor, dim: Dims, keepdim: bool, dtype: int | None) -> Tensor:
+def mean_dim(b: RuleBuilder, x: Tensor, dim: Dims, keepdim: bool, dtype: int | None) -> Tensor:
     dims = reduced_dims(b, x, dim)
     result = mean_over(b, x, dims, _converted(b), dtype=b.out_dtype.compute)
     return b.to(keep(b, result, x, dims, keepdim), b.out_dtype)
 
 
 @linalg_rule("aten.mean")
-def mean(b: LinalgBuilder, x: Tensor, dtype: int | None) -> Tensor:
+def mean(b: RuleBuilder, x: Tensor, dtype: int | None) -> Tensor:
     return mean_dim(b, x, None, False, dtype)
 
 
-def mean_over(b: LinalgBuilder, x: Tensor, dims: Sequence[int], term: Term = lambda e: e, **how: Any) -> Tensor:
+def mean_over(b: RuleBuilder, x: Tensor, dims: Sequence[int], term: Term = lambda e: e, **how: Any) -> Tensor:
     """The mean over dims of `term`; takes what `total` takes. NaN where there is nothing to average."""
     n = count(b, x, dims)
     result = total(b, x, dims, term, **how)
@@ -168,7 +168,7 @@ def mean_over(b: LinalgBuilder, x: Tensor, dims: Sequence[int], term: Term = lam
 
 
 @linalg_rule("aten.prod.dim_int")
-def prod_dim(b: LinalgBuilder, x: Tensor, dim: Dims, keepdim: bool, dtype: int | None) -> Tensor:
+def prod_dim(b: RuleBuilder, x: Tensor, dim: Dims, keepdim: bool, dtype: int | None) -> Tensor:
     dims = reduced_dims(b, x, dim)
     out = b.out_dtype
     result = b.reduce([x], dims, [(1, out.compute)], lambda e, acc: acc * e.to(out).to(out.compute))[0]
@@ -176,29 +176,29 @@ def prod_dim(b: LinalgBuilder, x: Tensor, dim: Dims, keepdim: bool, dtype: int |
 
 
 @linalg_rule("aten.prod")
-def prod(b: LinalgBuilder, x: Tensor, dtype: int | None) -> Tensor:
+def prod(b: RuleBuilder, x: Tensor, dtype: int | None) -> Tensor:
     return prod_dim(b, x, None, False, dtype)
 
 
 @linalg_rule("aten.count_nonzero.dim_IntList")
-def count_nonzero_dims(b: LinalgBuilder, x: Tensor, dim: Dims) -> Tensor:
+def count_nonzero_dims(b: RuleBuilder, x: Tensor, dim: Dims) -> Tensor:
     return total(b, x, reduced_dims(b, x, dim), lambda e: e.to(dtypes.bool_), dtype=dtypes.int64)
 
 
 @linalg_rule("aten.count_nonzero")
-def count_nonzero(b: LinalgBuilder, x: Tensor, dim: int | None) -> Tensor:
+def count_nonzero(b: RuleBuilder, x: Tensor, dim: int | None) -> Tensor:
     return count_nonzero_dims(b, x, dim)
 
 
 # --- Extremes ---
 
 
-def _guard_not_empty(b: LinalgBuilder, x: Tensor, dims: Sequence[int], op: str) -> None:
+def _guard_not_empty(b: RuleBuilder, x: Tensor, dims: Sequence[int], op: str) -> None:
     for d in dims:
         b.guard(b.compare("sgt", b.size(x, d), 0), f"{op}(): Expected reduction dim {d} to have non-zero size.")
 
 
-def extreme(b: LinalgBuilder, x: Tensor, dims: Sequence[int], largest: bool, term: Term = lambda e: e) -> Tensor:
+def extreme(b: RuleBuilder, x: Tensor, dims: Sequence[int], largest: bool, term: Term = lambda e: e) -> Tensor:
     """The largest or smallest element over dims; NaN if there is one. 16-bit floats stay what they are."""
     start = x.dtype.real.min if largest else x.dtype.real.max
 
@@ -208,7 +208,7 @@ def extreme(b: LinalgBuilder, x: Tensor, dims: Sequence[int], largest: bool, ter
     return b.reduce([x], dims, [(start, x.dtype.real)], pick)[0]
 
 
-def position(b: LinalgBuilder, x: Tensor, values: Tensor, dim: int) -> Tensor:
+def position(b: RuleBuilder, x: Tensor, values: Tensor, dim: int) -> Tensor:
     """Where along dim the extreme values are first found.
 
     A pass of its own that takes the least matching index: each pass is then one associative reduction, which compilers
@@ -222,14 +222,14 @@ def position(b: LinalgBuilder, x: Tensor, values: Tensor, dim: int) -> Tensor:
     return b.reduce([x, values], [dim], [(dtypes.int64.max, dtypes.int64)], first, indexed=True)[0]
 
 
-def _all_extreme(b: LinalgBuilder, x: Tensor, dim: Dims, keepdim: bool, *, largest: bool, op: str) -> Tensor:
+def _all_extreme(b: RuleBuilder, x: Tensor, dim: Dims, keepdim: bool, *, largest: bool, op: str) -> Tensor:
     dims = reduced_dims(b, x, dim)
     _guard_not_empty(b, x, dims, op)
     return keep(b, extreme(b, x, dims, largest), x, dims, keepdim)
 
 
 def _extreme_with_position(
-    b: LinalgBuilder, x: Tensor, dim: int, keepdim: bool, *, largest: bool, op: str
+    b: RuleBuilder, x: Tensor, dim: int, keepdim: bool, *, largest: bool, op: str
 ) -> tuple[Tensor, Tensor]:
     if not x.rank:
         return x, b.full([], 0, dtypes.int64)
@@ -239,7 +239,7 @@ def _extreme_with_position(
     return keep(b, values, x, [dim], keepdim), keep(b, position(b, x, values, dim), x, [dim], keepdim)
 
 
-def _arg_extreme(b: LinalgBuilder, x: Tensor, dim: int | None, keepdim: bool, *, largest: bool, op: str) -> Tensor:
+def _arg_extreme(b: RuleBuilder, x: Tensor, dim: int | None, keepdim: bool, *, largest: bool, op: str) -> Tensor:
     if dim is not None or not x.rank:
         return _extreme_with_position(b, x, dim or 0, keepdim, largest=largest, op=op)[1]
     flat = b.collapse(x, [range(x.rank)])
@@ -259,7 +259,7 @@ _extreme_rules(False, "min")
 
 
 @linalg_rule("aten.aminmax")
-def aminmax(b: LinalgBuilder, x: Tensor, dim: int | None, keepdim: bool) -> tuple[Tensor, Tensor]:
+def aminmax(b: RuleBuilder, x: Tensor, dim: int | None, keepdim: bool) -> tuple[Tensor, Tensor]:
     low, high = (_all_extreme(b, x, dim, keepdim, largest=largest, op="aminmax") for largest in (False, True))
     return low, high
 
@@ -267,7 +267,7 @@ def aminmax(b: LinalgBuilder, x: Tensor, dim: int | None, keepdim: bool) -> tupl
 # --- Tests ---
 
 
-def _test(b: LinalgBuilder, x: Tensor, dim: Dims = None, keepdim: bool = False, *, start: bool) -> Tensor:
+def _test(b: RuleBuilder, x: Tensor, dim: Dims = None, keepdim: bool = False, *, start: bool) -> Tensor:
     # Here, other than in sums, the empty list means no dims.
     dims = [] if isinstance(dim, Sequence) and not dim else reduced_dims(b, x, dim)
 
@@ -282,7 +282,7 @@ linalg_rule("aten.any", "aten.any.dim", "aten.any.dims")(partial(_test, start=Fa
 
 
 @linalg_rule("aten.hash_tensor")
-def hash_tensor(b: LinalgBuilder, x: Tensor, dim: Dims, keepdim: bool, mode: int) -> Tensor:
+def hash_tensor(b: RuleBuilder, x: Tensor, dim: Dims, keepdim: bool, mode: int) -> Tensor:
     """The exclusive or of the bits of all elements, in 64 bits."""
     dims = reduced_dims(b, x, dim)
 
@@ -302,14 +302,12 @@ def _squared_size(e: Element) -> Element:
     return e.real * e.real + e.imag * e.imag if e.dtype.is_complex else e * e
 
 
-def centered_squares(b: LinalgBuilder, x: Tensor, dims: Sequence[int], mean: Tensor) -> Tensor:
+def centered_squares(b: RuleBuilder, x: Tensor, dims: Sequence[int], mean: Tensor) -> Tensor:
     """The sum over dims of the squared distance from the mean."""
     return total(b, x, dims, lambda e, m: _squared_size(e.to(m.dtype) - m), [mean], mean.dtype.real)
 
 
-def _moments(
-    b: LinalgBuilder, x: Tensor, dim: Dims, correction: float | None, keepdim: bool, root: bool
-) -> list[Tensor]:
+def _moments(b: RuleBuilder, x: Tensor, dim: Dims, correction: float | None, keepdim: bool, root: bool) -> list[Tensor]:
     """The variance, or with `root` the standard deviation, and the mean."""
     dims = reduced_dims(b, x, dim)
     n = count(b, x, dims)
@@ -328,7 +326,7 @@ def _moments(
 
 
 def _variance_rules(name: str, root: bool, pair: bool) -> None:
-    def rule(b: LinalgBuilder, x: Tensor, dim: Dims, correction: float | None, keepdim: bool) -> Any:
+    def rule(b: RuleBuilder, x: Tensor, dim: Dims, correction: float | None, keepdim: bool) -> Any:
         result = _moments(b, x, dim, correction, keepdim, root)
         return tuple(result) if pair else result[0]
 
@@ -347,7 +345,7 @@ _variance_rules("std_mean", root=True, pair=True)
 
 
 @linalg_rule("aten.linalg_vector_norm", "aten.norm.ScalarOpt_dim_dtype")
-def vector_norm(b: LinalgBuilder, x: Tensor, ord: float | None, dim: Dims, keepdim: bool, dtype: int | None) -> Tensor:
+def vector_norm(b: RuleBuilder, x: Tensor, ord: float | None, dim: Dims, keepdim: bool, dtype: int | None) -> Tensor:
     dims = reduced_dims(b, x, dim)
     power = 2.0 if ord is None else float(ord)
     wanted = x.dtype if dtype is None else dtypes.BY_CODE[dtype]
@@ -373,22 +371,22 @@ def vector_norm(b: LinalgBuilder, x: Tensor, ord: float | None, dim: Dims, keepd
 
 
 @linalg_rule("aten.norm.ScalarOpt_dim")
-def norm_dim(b: LinalgBuilder, x: Tensor, p: float | None, dim: Dims, keepdim: bool) -> Tensor:
+def norm_dim(b: RuleBuilder, x: Tensor, p: float | None, dim: Dims, keepdim: bool) -> Tensor:
     return vector_norm(b, x, p, dim, keepdim, None)
 
 
 @linalg_rule("aten.norm.Scalar")
-def norm(b: LinalgBuilder, x: Tensor, p: float | None) -> Tensor:
+def norm(b: RuleBuilder, x: Tensor, p: float | None) -> Tensor:
     return vector_norm(b, x, p, None, False, None)
 
 
 @linalg_rule("aten.norm.ScalarOpt_dtype")
-def norm_dtype(b: LinalgBuilder, x: Tensor, p: float | None, dtype: int) -> Tensor:
+def norm_dtype(b: RuleBuilder, x: Tensor, p: float | None, dtype: int) -> Tensor:
     return vector_norm(b, x, p, None, False, dtype)
 
 
 @linalg_rule("aten.logsumexp", "aten.special_logsumexp")
-def logsumexp(b: LinalgBuilder, x: Tensor, dim: Dims, keepdim: bool) -> Tensor:
+def logsumexp(b: RuleBuilder, x: Tensor, dim: Dims, keepdim: bool) -> Tensor:
     if x.dtype.is_complex:
         raise Unsupported("logsumexp of complex numbers")
     dims = reduced_dims(b, x, dim)

@@ -13,7 +13,7 @@ from flambeau.ir.conversion import RuleTable
 from flambeau.ir.dtypes import DType
 from flambeau.lowering.builder import Tensor
 from flambeau.lowering.element import Element
-from flambeau.lowering.linalg.builder import LinalgBuilder
+from flambeau.lowering.verbs import RuleBuilder
 
 LINALG_RULES = RuleTable("linalg")
 linalg_rule = LINALG_RULES
@@ -37,7 +37,7 @@ def pointwise(
     def register(body: Callable[..., Any]) -> Callable[..., Any]:
         @linalg_rule(*names)
         @wraps(body)
-        def rule(b: LinalgBuilder, *args: Any) -> Any:
+        def rule(b: RuleBuilder, *args: Any) -> Any:
             if guard is not None:
                 guard(b, *args)
             return apply_pointwise(b, args, body, inputs)
@@ -47,9 +47,7 @@ def pointwise(
     return register
 
 
-def apply_pointwise(
-    b: LinalgBuilder, args: tuple[Any, ...], body: Callable[..., Any], inputs: str = "result"
-) -> Tensor:
+def apply_pointwise(b: RuleBuilder, args: tuple[Any, ...], body: Callable[..., Any], inputs: str = "result") -> Tensor:
     """One loop that calls `body` with an element of each tensor argument."""
     tensors = [a for a in args if isinstance(a, Tensor)]
     dtype = b.out_dtype

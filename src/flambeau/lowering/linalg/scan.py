@@ -21,14 +21,14 @@ from flambeau.ir.dtypes import DType
 from flambeau.lowering.builder import INDEX, Size, Tensor
 from flambeau.lowering.complex_functions import FUNCTIONS
 from flambeau.lowering.element import Element
-from flambeau.lowering.linalg.builder import LinalgBuilder
 from flambeau.lowering.linalg.rules import linalg_rule
+from flambeau.lowering.verbs import RuleBuilder
 
 Combine = Callable[[Element, Element], Element]
 """What an earlier and a later part of the dim give together; must be associative."""
 
 
-def scan(b: LinalgBuilder, x: Tensor, dim: int, combine: Combine) -> Tensor:
+def scan(b: RuleBuilder, x: Tensor, dim: int, combine: Combine) -> Tensor:
     """Every element becomes the combination of all elements up to it along dim."""
     if not x.rank:
         return x
@@ -53,7 +53,7 @@ def scan(b: LinalgBuilder, x: Tensor, dim: int, combine: Combine) -> Tensor:
 
 
 def _take_in(
-    b: LinalgBuilder,
+    b: RuleBuilder,
     load: Callable[[Sequence[Size]], Element],
     sizes: Sequence[Size],
     dtype: DType,
@@ -78,7 +78,7 @@ def _take_in(
     return b.generate(sizes, dtype, body)
 
 
-def _take_in_shifted(b: LinalgBuilder, x: Tensor, sizes: list[Size], dim: int, shift: int, combine: Combine) -> Tensor:
+def _take_in_shifted(b: RuleBuilder, x: Tensor, sizes: list[Size], dim: int, shift: int, combine: Combine) -> Tensor:
     """The same on whole tensors: the earlier elements are a slice, moved up by a pad."""
     length = sizes[dim]
     assert isinstance(length, int)
@@ -95,33 +95,33 @@ def _take_in_shifted(b: LinalgBuilder, x: Tensor, sizes: list[Size], dim: int, s
 _NO_FLAGS = {"overflowFlags": arith.IntegerOverflowAttr("none")}
 
 
-def _bit_length(b: LinalgBuilder, size: Size) -> Size:
+def _bit_length(b: RuleBuilder, size: Size) -> Size:
     """Python's `int.bit_length` of a size."""
     wide = b.value(arith.IndexCastOp, (b.index(size),), i64)
     zeros = b.value(math.CountLeadingZerosOp, (wide,), i64)
     return b.sub(64, b.value(arith.IndexCastOp, (zeros,), INDEX))
 
 
-def _accumulate(b: LinalgBuilder, x: Tensor, dim: int, combine: Combine) -> Tensor:
+def _accumulate(b: RuleBuilder, x: Tensor, dim: int, combine: Combine) -> Tensor:
     """A scan in the dtype that PyTorch accumulates in."""
     out = b.out_dtype
     return b.to(scan(b, b.to(b.to(x, out), out.compute), dim, combine), out)
 
 
 @linalg_rule("aten.cumsum")
-def cumsum(b: LinalgBuilder, x: Tensor, dim: int, dtype: int | None) -> Tensor:
+def cumsum(b: RuleBuilder, x: Tensor, dim: int, dtype: int | None) -> Tensor:
     if x.dtype.is_float:
         x = b.elementwise([x], lambda e: e + 0, x.dtype)  # PyTorch starts from 0, which a -0.0 does not survive
     return _accumulate(b, x, dim, lambda before, here: before + here)
 
 
 @linalg_rule("aten.cumprod")
-def cumprod(b: LinalgBuilder, x: Tensor, dim: int, dtype: int | None) -> Tensor:
+def cumprod(b: RuleBuilder, x: Tensor, dim: int, dtype: int | None) -> Tensor:
     return _accumulate(b, x, dim, lambda before, here: before * here)
 
 
 @linalg_rule("aten.logcumsumexp")
-def logcumsumexp(b: LinalgBuilder, x: Tensor, dim: int) -> Tensor:
+def logcumsumexp(b: RuleBuilder, x: Tensor, dim: int) -> Tensor:
     def combine(before: Element, here: Element) -> Element:
         if x.dtype.is_complex:
             first = before.real >= here.real
@@ -134,7 +134,7 @@ def logcumsumexp(b: LinalgBuilder, x: Tensor, dim: int) -> Tensor:
     return _accumulate(b, x, dim, combine)
 
 
-def _running_extreme(b: LinalgBuilder, x: Tensor, dim: int, largest: bool) -> tuple[Tensor, Tensor]:
+def _running_extreme(b: RuleBuilder, x: Tensor, dim: int, largest: bool) -> tuple[Tensor, Tensor]:
     """The extremes so far, and where each was last found: at the last element that equals the extreme at its own place.
 
     Once there is a NaN, the extreme is NaN, which nothing equals, and the last NaN counts.
@@ -151,10 +151,10 @@ def _running_extreme(b: LinalgBuilder, x: Tensor, dim: int, largest: bool) -> tu
 
 
 @linalg_rule("aten.cummax")
-def cummax(b: LinalgBuilder, x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+def cummax(b: RuleBuilder, x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
     return _running_extreme(b, x, dim, largest=True)
 
 
 @linalg_rule("aten.cummin")
-def cummin(b: LinalgBuilder, x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+def cummin(b: RuleBuilder, x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
     return _running_extreme(b, x, dim, largest=False)

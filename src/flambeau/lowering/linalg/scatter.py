@@ -22,10 +22,9 @@ from xdsl.ir.affine import AffineDimExpr
 
 from flambeau.diagnostics import Unsupported
 from flambeau.ir import dtypes
-from flambeau.ir.dtypes import DType
 from flambeau.lowering.builder import Size, Tensor
+from flambeau.lowering.combining import Updating
 from flambeau.lowering.element import Element
-from flambeau.lowering.linalg.builder import LinalgBuilder
 from flambeau.lowering.linalg.index import (
     OUT_OF_RANGE,
     at_least_1d,
@@ -39,39 +38,19 @@ from flambeau.lowering.linalg.index import (
 )
 from flambeau.lowering.linalg.rules import linalg_rule
 from flambeau.lowering.linalg.sort import merge_sort
+from flambeau.lowering.verbs import RuleBuilder
 
 FEW = 4
 """Up to so many updates are compared with each destination instead of sorted."""
 
 _TAG = 1 << 32
 
-Combine = Callable[[Element, Element], Element]
 Values = Callable[[list[Size], list[Size]], Element]
 """`values(position of the update, position in the destination)`, inside a body."""
 
 
-def overwrite(old: Element, new: Element) -> Element:
-    return new
-
-
-def add(old: Element, new: Element) -> Element:
-    return old + new
-
-
-_REDUCTIONS: dict[str, tuple[Combine, Callable[[DType], Any]]] = {
-    "sum": (add, lambda _: 0),
-    "add": (add, lambda _: 0),
-    "mean": (add, lambda _: 0),
-    "prod": (lambda old, new: old * new, lambda _: 1),
-    "multiply": (lambda old, new: old * new, lambda _: 1),
-    "amax": (lambda old, new: old.maximum(new), lambda d: d.min),
-    "amin": (lambda old, new: old.minimum(new), lambda d: d.max),
-}
-"""How a reduction combines, and what it starts with if the destination's own value does not count."""
-
-
 def scatter_rows(
-    b: LinalgBuilder,
+    b: RuleBuilder,
     x: Tensor,
     dims: Sequence[int],
     rows: Tensor,
@@ -89,59 +68,80 @@ def scatter_rows(
     if any(isinstance(s, int) and s == 0 for s in (*sizes, count)):
         return x
     rows = b.reshape(rows, [count])
+    how = Updating(reduce, include_self, x.dtype.compute)
     if b.has_scatter:
-        return b.scatter(x, dims, rows, update_sizes, values, reduce, include_self)
-    dtype = x.dtype.compute
-    combine, initial = _REDUCTIONS[reduce] if reduce else (overwrite, lambda _: 0)
-    row_sizes = [sizes[d] for d in dims]
-
-    def row_of(position: Sequence[Size]) -> Element:
-        return linear(b, [b.element(position[d], dtypes.int64) for d in dims], row_sizes)
-
-    def start(old: Element) -> Element:
-        return old.to(dtype) if include_self else b.element(initial(dtype), dtype)
-
-    def finish(old: Element, new: Element, seen: Element) -> Element:
-        if reduce == "mean":
-            total = (seen + 1 if include_self else (seen == 0).select(1, seen)).to(dtype)
-            new = new.floor_divide(total) if dtype.is_integral else new / total
-        return new if include_self else (seen == 0).select(old.to(dtype), new)
-
+        return b.scatter(x, dims, rows, update_sizes, values, how)
     if isinstance(count, int) and count <= FEW:
+        singles = [b.reshape(b.slice(rows, [k], [1], [1]), []) for k in range(count)]
+        return _compare_few(b, x, dims, singles, update_sizes, values, how)
+    return _walk_sorted(b, x, dims, rows, update_sizes, values, how)
 
-        def compare(*elements: Element) -> Element:
-            targets, old = elements[:-1], elements[-1]
-            position: list[Size] = [b.loop_index(i) for i in range(x.rank)]
-            row = row_of(position)
-            new, seen = start(old), b.element(0, dtypes.int64)
-            for k, target in enumerate(targets):
-                hit = target == row
-                value = values(_static_unravel(k, update_sizes), position).to(dtype)
-                new, seen = hit.select(combine(new, value), new), seen + hit.to(dtypes.int64)
-            return finish(old, new, seen)
 
-        single = [b.reshape(b.slice(rows, [k], [1], [1]), []) for k in range(count)]
-        return b.generic(single, [()] * count, [x], [tuple(range(x.rank))], x.rank, compare)[0]
+def _row_of(b: RuleBuilder, x: Tensor, dims: Sequence[int], position: Sequence[Size]) -> Element:
+    """Inside a body: the row of a position."""
+    sizes = b.sizes(x)
+    return linear(b, [b.element(position[d], dtypes.int64) for d in dims], [sizes[d] for d in dims])
 
+
+def _start(b: RuleBuilder, old: Element, how: Updating) -> Element:
+    return old.to(how.dtype) if how.include_self else b.element(how.start, how.dtype)
+
+
+def _compare_few(
+    b: RuleBuilder,
+    x: Tensor,
+    dims: Sequence[int],
+    rows: Sequence[Tensor],
+    update_sizes: Sequence[Size],
+    values: Values,
+    how: Updating,
+) -> Tensor:
+    """Compare the row of each element with those of all updates."""
+
+    def compare(*elements: Element) -> Element:
+        targets, old = elements[:-1], elements[-1]
+        position: list[Size] = [b.loop_index(i) for i in range(x.rank)]
+        row = _row_of(b, x, dims, position)
+        new, seen = _start(b, old, how), b.element(0, dtypes.int64)
+        for k, target in enumerate(targets):
+            hit = target == row
+            value = values(_static_unravel(k, update_sizes), position).to(how.dtype)
+            new, seen = hit.select(how.combine(new, value), new), seen + hit.to(dtypes.int64)
+        return how.finish(old, new, seen)
+
+    return b.generic(rows, [()] * len(rows), [x], [tuple(range(x.rank))], x.rank, compare)[0]
+
+
+def _walk_sorted(
+    b: RuleBuilder,
+    x: Tensor,
+    dims: Sequence[int],
+    rows: Tensor,
+    update_sizes: Sequence[Size],
+    values: Values,
+    how: Updating,
+) -> Tensor:
+    """Sort the updates by their rows; each element finds its run of them, and walks it."""
+    sizes, count = b.sizes(x), b.size(rows, 0)
     # Row and number of the update in one integer, so that updates of a row stay in order.
     tagged = b.map_indexed([rows], [count], dtypes.int64, lambda at, e: e * _TAG + b.scalar(at[0]))
     updates = merge_sort(b, tagged, 0, lambda at, p, q: p <= q)
-    row_count = b.product(row_sizes)
-    firsts = b.generate([b.add(row_count, 1)], dtypes.int64, lambda i: first_not_below(b, updates, b.scalar(i) * _TAG))
+    ends = b.add(b.product([sizes[d] for d in dims]), 1)
+    firsts = b.generate([ends], dtypes.int64, lambda i: first_not_below(b, updates, b.scalar(i) * _TAG))
 
     def walk(old: Element) -> Element:
         position: list[Size] = [b.loop_index(i) for i in range(x.rank)]
-        row = row_of(position)
+        row = _row_of(b, x, dims, position)
         first, end = b.load(firsts, [b.as_index(row)]), b.load(firsts, [b.as_index(row + 1)])
 
         def apply(at: Element, new: Element) -> tuple[Element, Element]:
             number = b.load(updates, [b.as_index(at)]) - row * _TAG
             update: list[Size] = [b.as_index(i) for i in unravel(b, number, update_sizes)]
-            return at + 1, combine(new, values(update, position).to(dtype))
+            return at + 1, how.combine(new, values(update, position).to(how.dtype))
 
-        begin = first if reduce else first.maximum(end - 1)
-        new = b.while_loop([begin, start(old)], lambda at, _: at < end, apply)[1]
-        return finish(old, new, end - first)
+        begin = first if how.reduce else first.maximum(end - 1)
+        new = b.while_loop([begin, _start(b, old, how)], lambda at, _: at < end, apply)[1]
+        return how.finish(old, new, end - first)
 
     return b.generic([], [], [x], [tuple(range(x.rank))], x.rank, walk)[0]
 
@@ -159,7 +159,7 @@ def _static_unravel(k: int, sizes: Sequence[Size]) -> list[Size]:
 
 
 def write_indexed(
-    b: LinalgBuilder,
+    b: RuleBuilder,
     x: Tensor,
     indices: Sequence[Tensor | None],
     values: Tensor,
@@ -171,7 +171,8 @@ def write_indexed(
         return masked
     ix = indexing(b, x, [_wide(b, i) for i in indices])
     if not ix.dims:
-        return b.elementwise([x, values], overwrite if not accumulate else add, x.dtype, b.sizes(x))
+        how = Updating("sum" if accumulate else None, True, x.dtype)
+        return b.elementwise([x, values], how.combine, x.dtype, b.sizes(x))
     sizes = [b.size(x, d) for d in ix.dims]
     rows = b.elementwise(
         ix.tensors,
@@ -192,26 +193,24 @@ def write_indexed(
 
 
 @linalg_rule("aten.index_put", "aten.index_put.hacked_twin", "aten._unsafe_index_put")
-def index_put(
-    b: LinalgBuilder, x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool
-) -> Tensor:
+def index_put(b: RuleBuilder, x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool) -> Tensor:
     return write_indexed(b, x, indices, values, accumulate)
 
 
 @linalg_rule("aten._index_put_impl")
 def index_put_impl(
-    b: LinalgBuilder, x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool, unsafe: bool
+    b: RuleBuilder, x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool, unsafe: bool
 ) -> Tensor:
     return write_indexed(b, x, indices, values, accumulate)
 
 
-def _wide(b: LinalgBuilder, index: Tensor | None) -> Tensor | None:
+def _wide(b: RuleBuilder, index: Tensor | None) -> Tensor | None:
     """An index tensor as int64, converted once for the guard and for every pass of the sort."""
     return b.to(index, dtypes.int64) if index is not None and index.dtype is dtypes.int32 else index
 
 
 def _masked_fill(
-    b: LinalgBuilder, x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool
+    b: RuleBuilder, x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool
 ) -> Tensor | None:
     """`x[:, mask] = value` as a choice, if the value does not depend on which element of the mask it is for."""
     at = [i for i, t in enumerate(indices) if t is not None]
@@ -242,7 +241,7 @@ def _masked_fill(
     return b.elementwise([x, mask, values], choose, x.dtype, sizes)
 
 
-def _check_broadcast(b: LinalgBuilder, values: Tensor, sizes: Sequence[Size]) -> None:
+def _check_broadcast(b: RuleBuilder, values: Tensor, sizes: Sequence[Size]) -> None:
     for have, size in zip(reversed(b.sizes(values)), reversed(sizes), strict=False):
         if not (isinstance(have, int) and have == 1):
             b.same_size(size, have, "the values cannot be broadcast to what is indexed")
@@ -252,7 +251,7 @@ def _check_broadcast(b: LinalgBuilder, values: Tensor, sizes: Sequence[Size]) ->
 
 
 def _index_rows(
-    b: LinalgBuilder,
+    b: RuleBuilder,
     x: Tensor,
     dim: int,
     index: Tensor,
@@ -276,12 +275,12 @@ def _index_rows(
 
 
 @linalg_rule("aten.index_add")
-def index_add(b: LinalgBuilder, x: Tensor, dim: int, index: Tensor, source: Tensor, alpha: Any) -> Tensor:
+def index_add(b: RuleBuilder, x: Tensor, dim: int, index: Tensor, source: Tensor, alpha: Any) -> Tensor:
     source = _source(b, x, dim, index, source)
     return _index_rows(b, x, dim, index, lambda at: _scaled(b, b.load(source, at), alpha), "sum")
 
 
-def _source(b: LinalgBuilder, x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
+def _source(b: RuleBuilder, x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     """As many slices as there are indices; guards that there are, and that they are slices of x."""
     source, flat = at_least_1d(b, source), at_least_1d(b, x)
     wanted = b.sizes(flat)
@@ -292,37 +291,37 @@ def _source(b: LinalgBuilder, x: Tensor, dim: int, index: Tensor, source: Tensor
     return source
 
 
-def _scaled(b: LinalgBuilder, value: Element, alpha: Any) -> Element:
+def _scaled(b: RuleBuilder, value: Element, alpha: Any) -> Element:
     value = value.to(value.dtype.compute)
     return value if isinstance(alpha, (int, float)) and alpha == 1 else value * b.element(alpha, value.dtype)
 
 
 @linalg_rule("aten.index_copy")
-def index_copy(b: LinalgBuilder, x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
+def index_copy(b: RuleBuilder, x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     source = _source(b, x, dim, index, source)
     return _index_rows(b, x, dim, index, lambda at: b.load(source, at), None)
 
 
 @linalg_rule("aten.index_fill.int_Scalar")
-def index_fill_scalar(b: LinalgBuilder, x: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
+def index_fill_scalar(b: RuleBuilder, x: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     return _index_rows(b, x, dim, index, lambda _: b.element(value, x.dtype), None, negative=True)
 
 
 @linalg_rule("aten.index_fill.int_Tensor")
-def index_fill_tensor(b: LinalgBuilder, x: Tensor, dim: int, index: Tensor, value: Tensor) -> Tensor:
+def index_fill_tensor(b: RuleBuilder, x: Tensor, dim: int, index: Tensor, value: Tensor) -> Tensor:
     return _index_rows(b, x, dim, index, lambda _: b.load(value, []), None, negative=True)
 
 
 @linalg_rule("aten.index_reduce")
 def index_reduce(
-    b: LinalgBuilder, x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, include_self: bool
+    b: RuleBuilder, x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, include_self: bool
 ) -> Tensor:
     source = _source(b, x, dim, index, source)
     return _index_rows(b, x, dim, index, lambda at: b.load(source, at), reduce, include_self)
 
 
 @linalg_rule("aten.put")
-def put(b: LinalgBuilder, x: Tensor, index: Tensor, source: Tensor, accumulate: bool) -> Tensor:
+def put(b: RuleBuilder, x: Tensor, index: Tensor, source: Tensor, accumulate: bool) -> Tensor:
     sizes = b.sizes(x)
     flat = b.reshape(x, [b.product(sizes)])
     source = b.reshape(source, [b.product(b.sizes(source))])
@@ -336,7 +335,7 @@ def put(b: LinalgBuilder, x: Tensor, index: Tensor, source: Tensor, accumulate: 
 
 
 def _scatter(
-    b: LinalgBuilder, x: Tensor, dim: int, index: Tensor, src: Any, reduce: str | None, include_self: bool = True
+    b: RuleBuilder, x: Tensor, dim: int, index: Tensor, src: Any, reduce: str | None, include_self: bool = True
 ) -> Tensor:
     if x.rank == 0 or index.rank == 0:
         flat_src = at_least_1d(b, src) if isinstance(src, Tensor) else src
@@ -374,7 +373,7 @@ def _scatter(
 
 
 def _unrepeated(
-    b: LinalgBuilder, index: Tensor, candidates: Sequence[int], sizes: Sequence[Size]
+    b: RuleBuilder, index: Tensor, candidates: Sequence[int], sizes: Sequence[Size]
 ) -> tuple[Tensor, list[int]]:
     """The index tensor before it was expanded, with size 1 in the dims where it repeats itself, and these dims.
 
@@ -405,23 +404,23 @@ def _same_size(a: Size, b: Size) -> bool:
 
 
 @linalg_rule("aten.scatter.src", "aten.scatter.value")
-def scatter(b: LinalgBuilder, x: Tensor, dim: int, index: Tensor, src: Any) -> Tensor:
+def scatter(b: RuleBuilder, x: Tensor, dim: int, index: Tensor, src: Any) -> Tensor:
     return _scatter(b, x, dim, index, src, None)
 
 
 @linalg_rule("aten.scatter.reduce", "aten.scatter.value_reduce")
-def scatter_with(b: LinalgBuilder, x: Tensor, dim: int, index: Tensor, src: Any, reduce: str) -> Tensor:
+def scatter_with(b: RuleBuilder, x: Tensor, dim: int, index: Tensor, src: Any, reduce: str) -> Tensor:
     return _scatter(b, x, dim, index, src, reduce)
 
 
 @linalg_rule("aten.scatter_add")
-def scatter_add(b: LinalgBuilder, x: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
+def scatter_add(b: RuleBuilder, x: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     return _scatter(b, x, dim, index, src, "sum")
 
 
 @linalg_rule("aten.scatter_reduce.two")
 def scatter_reduce(
-    b: LinalgBuilder, x: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, include_self: bool
+    b: RuleBuilder, x: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, include_self: bool
 ) -> Tensor:
     return _scatter(b, x, dim, index, src, reduce, include_self)
 
@@ -430,7 +429,7 @@ def scatter_reduce(
 
 
 @linalg_rule("aten.masked_scatter")
-def masked_scatter(b: LinalgBuilder, x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
+def masked_scatter(b: RuleBuilder, x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     sizes = b.broadcast_sizes(b.sizes(x), b.sizes(mask))
     total = b.product(sizes)
     available = b.product(b.sizes(source))

@@ -10,13 +10,13 @@ from xdsl.ir import SSAValue
 from flambeau.ir import dtypes
 from flambeau.lowering.builder import Size, Tensor
 from flambeau.lowering.element import Element
-from flambeau.lowering.linalg.builder import LinalgBuilder
 from flambeau.lowering.linalg.index import Read, doubling_passes
 from flambeau.lowering.linalg.rules import loop_rule
+from flambeau.lowering.verbs import RuleBuilder
 
 
 def merge_sort(
-    b: LinalgBuilder, x: Tensor, dim: int, goes_first: Callable[[Sequence[SSAValue], Element, Element], Element]
+    b: RuleBuilder, x: Tensor, dim: int, goes_first: Callable[[Sequence[SSAValue], Element, Element], Element]
 ) -> Tensor:
     """A tensor sorted along a dim.
 
@@ -55,7 +55,7 @@ def comes_before(p: Element, q: Element, descending: bool) -> Element:
 
 
 @loop_rule("aten.sort")
-def sort(b: LinalgBuilder, x: Tensor, dim: int, descending: bool) -> list[Tensor]:
+def sort(b: RuleBuilder, x: Tensor, dim: int, descending: bool) -> list[Tensor]:
     """Sort the positions by the elements there, stably; then take the elements."""
     if not x.rank:
         return [x, b.full([], 0, dtypes.int64)]
@@ -76,5 +76,5 @@ def sort(b: LinalgBuilder, x: Tensor, dim: int, descending: bool) -> list[Tensor
 
 
 @loop_rule("aten.sort.stable")
-def sort_stable(b: LinalgBuilder, x: Tensor, stable: Any, dim: int, descending: bool) -> list[Tensor]:
+def sort_stable(b: RuleBuilder, x: Tensor, stable: Any, dim: int, descending: bool) -> list[Tensor]:
     return sort(b, x, dim, descending)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from xdsl.dialects import arith, tensor
@@ -12,10 +11,9 @@ from xdsl.ir import SSAValue
 from flambeau.diagnostics import Unsupported
 from flambeau.ir.dtypes import BY_CODE
 from flambeau.lowering.builder import Size, Tensor, static, tensor_type
-from flambeau.lowering.linalg.builder import LinalgBuilder
 from flambeau.lowering.linalg.rules import linalg_rule
-
-INT64_MAX = (1 << 63) - 1
+from flambeau.lowering.linalg.slice import slice_along
+from flambeau.lowering.verbs import RuleBuilder
 
 # --- The same tensor ---
 
@@ -24,17 +22,17 @@ INT64_MAX = (1 << 63) - 1
     "aten.detach", "aten.alias", "aten.lift", "aten.lift_fresh", "aten.lift_fresh_copy", "aten.detach_copy",
     "aten.resolve_conj", "aten.resolve_neg", "aten.alias_copy",
 )  # fmt: skip
-def identity(b: LinalgBuilder, x: Tensor) -> Tensor:
+def identity(b: RuleBuilder, x: Tensor) -> Tensor:
     return x
 
 
 @linalg_rule("aten.clone", "aten.contiguous")
-def clone(b: LinalgBuilder, x: Tensor, memory_format: Any) -> Tensor:
+def clone(b: RuleBuilder, x: Tensor, memory_format: Any) -> Tensor:
     return x
 
 
 @linalg_rule("aten.dropout", "aten.feature_dropout", "aten.alpha_dropout", "aten.feature_alpha_dropout")
-def dropout(b: LinalgBuilder, x: Tensor, p: float, train: bool) -> Tensor:
+def dropout(b: RuleBuilder, x: Tensor, p: float, train: bool) -> Tensor:
     if train and p > 0:
         raise Unsupported("dropout in training mode draws random numbers", "Call model.eval() before compiling.")
     return x
@@ -48,12 +46,12 @@ def dropout(b: LinalgBuilder, x: Tensor, p: float, train: bool) -> Tensor:
     "aten.to.other", "aten.to.prim_dtype", "prims.convert_element_type", "aten._autocast_to_reduced_precision",
     "aten._autocast_to_full_precision",
 )  # fmt: skip
-def to(b: LinalgBuilder, x: Tensor, *_: Any) -> Tensor:
+def to(b: RuleBuilder, x: Tensor, *_: Any) -> Tensor:
     return b.to(x, b.out_dtype)
 
 
 @linalg_rule("aten.view.dtype")
-def view_dtype(b: LinalgBuilder, x: Tensor, dtype: int) -> Tensor:
+def view_dtype(b: RuleBuilder, x: Tensor, dtype: int) -> Tensor:
     target = BY_CODE[dtype]
     if target.builtin == x.dtype.builtin:
         return Tensor(x.value, target, x._sizes)
@@ -62,23 +60,28 @@ def view_dtype(b: LinalgBuilder, x: Tensor, dtype: int) -> Tensor:
     return b.elementwise([x], lambda e: e.emit(arith.BitcastOp, (e,), target), target)
 
 
+@linalg_rule("aten.copy")
+def copy(b: RuleBuilder, x: Tensor, src: Tensor, non_blocking: bool) -> Tensor:
+    return b.broadcast_to(b.to(src, x.dtype), b.sizes(x))
+
+
 # --- Shapes ---
 
 
 @linalg_rule(
     "aten.view", "aten.reshape", "aten._unsafe_view", "aten.view_copy", "aten._reshape_alias", "aten._reshape_copy"
 )
-def view(b: LinalgBuilder, x: Tensor, sizes: list[Size], *_: Any) -> Tensor:
+def view(b: RuleBuilder, x: Tensor, sizes: list[Size], *_: Any) -> Tensor:
     known = [b.out_shape[i] if b.out_shape[i] is not None else s for i, s in enumerate(sizes)]
     return _reshaped(b, x, [s for s in known if s is not None])
 
 
 @linalg_rule("aten.view_as", "aten.reshape_as")
-def view_as(b: LinalgBuilder, x: Tensor, other: Tensor) -> Tensor:
+def view_as(b: RuleBuilder, x: Tensor, other: Tensor) -> Tensor:
     return _reshaped(b, x, b.sizes(other))
 
 
-def _reshaped(b: LinalgBuilder, x: Tensor, sizes: list[Size]) -> Tensor:
+def _reshaped(b: RuleBuilder, x: Tensor, sizes: list[Size]) -> Tensor:
     """The elements under other sizes, of which one may be -1: what remains. There must be as many as before."""
     if -1 in sizes:
         at = sizes.index(-1)
@@ -92,7 +95,7 @@ def _reshaped(b: LinalgBuilder, x: Tensor, sizes: list[Size]) -> Tensor:
 
 
 @linalg_rule("aten.flatten.using_ints")
-def flatten(b: LinalgBuilder, x: Tensor, start: int, end: int) -> Tensor:
+def flatten(b: RuleBuilder, x: Tensor, start: int, end: int) -> Tensor:
     sizes = b.sizes(x)
     if x.rank == 0:
         return b.reshape(x, [1])
@@ -101,7 +104,7 @@ def flatten(b: LinalgBuilder, x: Tensor, start: int, end: int) -> Tensor:
 
 
 @linalg_rule("aten.unflatten.int")
-def unflatten(b: LinalgBuilder, x: Tensor, dim: int, parts: list[Size]) -> Tensor:
+def unflatten(b: RuleBuilder, x: Tensor, dim: int, parts: list[Size]) -> Tensor:
     sizes, at = b.sizes(x), b.dim(dim, x.rank)
     parts = list(parts)
     if -1 in parts:
@@ -111,17 +114,17 @@ def unflatten(b: LinalgBuilder, x: Tensor, dim: int, parts: list[Size]) -> Tenso
 
 
 @linalg_rule("aten.unsqueeze", "aten.unsqueeze_copy")
-def unsqueeze(b: LinalgBuilder, x: Tensor, dim: int) -> Tensor:
+def unsqueeze(b: RuleBuilder, x: Tensor, dim: int) -> Tensor:
     return b.unsqueeze(x, b.dim(dim, x.rank + 1))
 
 
 @linalg_rule("aten.squeeze", "aten.squeeze_copy")
-def squeeze(b: LinalgBuilder, x: Tensor) -> Tensor:
+def squeeze(b: RuleBuilder, x: Tensor) -> Tensor:
     return b.squeeze(x, [i for i, s in enumerate(x.shape) if s == 1])
 
 
 @linalg_rule("aten.squeeze.dim", "aten.squeeze.dims", "aten.squeeze_copy.dim", "aten.squeeze_copy.dims")
-def squeeze_dims(b: LinalgBuilder, x: Tensor, dims: int | list[int]) -> Tensor:
+def squeeze_dims(b: RuleBuilder, x: Tensor, dims: int | list[int]) -> Tensor:
     if x.rank == 0:
         return x
     wanted = [dims] if isinstance(dims, int) else dims
@@ -129,7 +132,7 @@ def squeeze_dims(b: LinalgBuilder, x: Tensor, dims: int | list[int]) -> Tensor:
 
 
 @linalg_rule("aten.transpose.int", "aten.swapaxes", "aten.swapdims", "aten.transpose_copy.int")
-def transpose(b: LinalgBuilder, x: Tensor, first: int, second: int) -> Tensor:
+def transpose(b: RuleBuilder, x: Tensor, first: int, second: int) -> Tensor:
     order = list(range(x.rank))
     if order:
         i, j = b.dim(first, x.rank), b.dim(second, x.rank)
@@ -138,45 +141,45 @@ def transpose(b: LinalgBuilder, x: Tensor, first: int, second: int) -> Tensor:
 
 
 @linalg_rule("aten.t", "aten.numpy_T", "aten.t_copy")
-def t(b: LinalgBuilder, x: Tensor) -> Tensor:
+def t(b: RuleBuilder, x: Tensor) -> Tensor:
     return b.transpose(x, list(reversed(range(x.rank))))
 
 
 @linalg_rule("aten.mT")
-def mt(b: LinalgBuilder, x: Tensor) -> Tensor:
+def mt(b: RuleBuilder, x: Tensor) -> Tensor:
     return transpose(b, x, -2, -1)
 
 
 @linalg_rule("aten.adjoint", "aten.mH")
-def adjoint(b: LinalgBuilder, x: Tensor) -> Tensor:
+def adjoint(b: RuleBuilder, x: Tensor) -> Tensor:
     turned = transpose(b, x, -2, -1) if x.rank else x
     return b.call("aten.conj", turned) if x.dtype.is_complex else turned
 
 
 @linalg_rule("aten.permute", "aten.permute_copy")
-def permute(b: LinalgBuilder, x: Tensor, dims: list[int]) -> Tensor:
+def permute(b: RuleBuilder, x: Tensor, dims: list[int]) -> Tensor:
     return b.transpose(x, [b.dim(d, x.rank) for d in dims])
 
 
 @linalg_rule("aten.movedim.intlist")
-def movedim(b: LinalgBuilder, x: Tensor, source: list[int], destination: list[int]) -> Tensor:
+def movedim(b: RuleBuilder, x: Tensor, source: list[int], destination: list[int]) -> Tensor:
     moves = {b.dim(d, x.rank): b.dim(s, x.rank) for s, d in zip(source, destination, strict=True)}
     rest = iter(i for i in range(x.rank) if i not in moves.values())
     return b.transpose(x, [moves[i] if i in moves else next(rest) for i in range(x.rank)])
 
 
 @linalg_rule("aten.movedim.int", "aten.moveaxis.int")
-def movedim_int(b: LinalgBuilder, x: Tensor, source: int, destination: int) -> Tensor:
+def movedim_int(b: RuleBuilder, x: Tensor, source: int, destination: int) -> Tensor:
     return movedim(b, x, [source], [destination])
 
 
 @linalg_rule("aten.expand", "aten.expand_copy")
-def expand(b: LinalgBuilder, x: Tensor, sizes: list[Size], implicit: bool) -> Tensor:
+def expand(b: RuleBuilder, x: Tensor, sizes: list[Size], implicit: bool) -> Tensor:
     return broadcast_to(b, x, sizes)
 
 
 @linalg_rule("aten.broadcast_to")
-def broadcast_to(b: LinalgBuilder, x: Tensor, sizes: list[Size]) -> Tensor:
+def broadcast_to(b: RuleBuilder, x: Tensor, sizes: list[Size]) -> Tensor:
     offset = len(sizes) - x.rank
     own = b.sizes(x)
     target = [own[i - offset] if isinstance(s, int) and s == -1 else s for i, s in enumerate(sizes)]
@@ -187,18 +190,18 @@ def broadcast_to(b: LinalgBuilder, x: Tensor, sizes: list[Size]) -> Tensor:
 
 
 @linalg_rule("aten.expand_as")
-def expand_as(b: LinalgBuilder, x: Tensor, other: Tensor) -> Tensor:
+def expand_as(b: RuleBuilder, x: Tensor, other: Tensor) -> Tensor:
     return b.broadcast_to(x, b.sizes(other))
 
 
 @linalg_rule("aten.broadcast_tensors")
-def broadcast_tensors(b: LinalgBuilder, tensors: list[Tensor]) -> list[Tensor]:
+def broadcast_tensors(b: RuleBuilder, tensors: list[Tensor]) -> list[Tensor]:
     sizes = b.broadcast_sizes(*(b.sizes(x) for x in tensors))
     return [b.broadcast_to(x, sizes) for x in tensors]
 
 
 @linalg_rule("aten.repeat", "aten.tile")
-def repeat(b: LinalgBuilder, x: Tensor, times: list[Size]) -> Tensor:
+def repeat(b: RuleBuilder, x: Tensor, times: list[Size]) -> Tensor:
     rank = max(len(times), x.rank)
     times = [*[1] * (rank - len(times)), *times]
     sizes: list[Size] = [*[1] * (rank - x.rank), *b.sizes(x)]
@@ -208,153 +211,11 @@ def repeat(b: LinalgBuilder, x: Tensor, times: list[Size]) -> Tensor:
     return b.reshape(full, [b.mul(n, size) for n, size in zip(times, sizes, strict=True)])
 
 
-# --- Slices ---
-
-
-def slice_bounds(b: LinalgBuilder, size: Size, start: Any, end: Any, step: int) -> tuple[Size, Size]:
-    """Start and length of Python's `start:end:step` on a dimension."""
-    if step <= 0:
-        raise Unsupported(f"the step of a slice is {step}")
-    first = _clamped(b, 0 if start is None else start, size)
-    last = size if end is None or (isinstance(end, int) and end == INT64_MAX) else _clamped(b, end, size)
-    return first, b.maximum(
-        b.ceildiv(b.sub(last, first), step), 0
-    ) if first != 0 or last is not size or step != 1 else size
-
-
-def _clamped(b: LinalgBuilder, position: Size, size: Size) -> Size:
-    if isinstance(position, int):
-        if position == 0:
-            return 0
-        if position < 0:
-            return b.maximum(b.add(size, position), 0)
-        return b.minimum(position, size)
-    wrapped = b.select(b.compare("slt", position, 0), b.add(position, size), position)
-    return b.minimum(b.maximum(wrapped, 0), size)
-
-
-def _slice(b: LinalgBuilder, x: Tensor, dim: int, start: Size, length: Size, step: int = 1) -> Tensor:
-    sizes = b.sizes(x)
-    sizes[dim] = length
-    starts: list[Size] = [0] * x.rank
-    starts[dim] = start
-    steps: list[Size] = [1] * x.rank
-    steps[dim] = step
-    return b.slice(x, starts, sizes, steps)
-
-
-@linalg_rule("aten.slice.Tensor", "aten.slice_copy.Tensor")
-def slice_(b: LinalgBuilder, x: Tensor, dim: int, start: Any, end: Any, step: int) -> Tensor:
-    at = b.dim(dim, x.rank)
-    first, length = slice_bounds(b, b.size(x, at), start, end, step)
-    known = b.out_shape[at]
-    if known is not None:
-        length = b.same_size(known, length, f"a part of dimension {dim} ends outside of it")
-    return _slice(b, x, at, first, length, step)
-
-
-def _index(b: LinalgBuilder, position: Size, size: Size) -> Size:
-    """An index that may count from the end."""
-    if isinstance(position, int):
-        return b.add(size, position) if position < 0 else position
-    return b.select(b.compare("slt", position, 0), b.add(position, size), position)
-
-
-def _index_within(b: LinalgBuilder, position: Size, size: Size) -> Size:
-    """An index that may count from the end; guards that there is such an element."""
-    first = _index(b, position, size)
-    b.guard(b.compare("sge", first, 0), "select(): index out of range")
-    b.guard(b.compare("slt", first, size), "select(): index out of range")
-    return first
-
-
-@linalg_rule("aten.select.int", "aten.select_copy.int")
-def select(b: LinalgBuilder, x: Tensor, dim: int, position: Size) -> Tensor:
-    at = b.dim(dim, x.rank)
-    size = b.size(x, at)
-    return b.squeeze(_slice(b, x, at, _index_within(b, position, size), 1), [at])
-
-
-@linalg_rule("aten.narrow")
-def narrow(b: LinalgBuilder, x: Tensor, dim: int, start: Size, length: Size) -> Tensor:
-    at = b.dim(dim, x.rank)
-    size = b.size(x, at)
-    first = _index(b, start, size)
-    for low, high in ((0, first), (0, length), (b.add(first, length), size)):
-        b.guard(b.compare("sle", low, high), "narrow(): the part ends outside of the dimension")
-    return _slice(b, x, at, first, length)
-
-
-@linalg_rule("aten.split_with_sizes", "aten.split.sizes", "aten.split_with_sizes_copy")
-def split_with_sizes(b: LinalgBuilder, x: Tensor, sizes: list[Size], dim: int) -> list[Tensor]:
-    at = b.dim(dim, x.rank)
-    total: Size = 0
-    for size in sizes:
-        b.guard(b.compare("sge", size, 0), "the sizes of parts are not negative")
-        total = b.add(total, size)
-    b.same_size(b.size(x, at), total, "the sizes of parts add up to the size of the whole")
-    return _parts(b, x, sizes, at)
-
-
-def _parts(b: LinalgBuilder, x: Tensor, sizes: Sequence[Size], at: int) -> list[Tensor]:
-    """Neighbouring parts of a dim."""
-    parts: list[Tensor] = []
-    start: Size = 0
-    for size in sizes:
-        parts.append(_slice(b, x, at, start, size))
-        start = b.add(start, size)
-    return parts
-
-
-def _even_parts(b: LinalgBuilder, x: Tensor, at: int, part: Size, count: int | None, of_nothing: int) -> list[Tensor]:
-    """Parts of one size, the last one perhaps smaller; guards that there are so many, or `of_nothing` of them."""
-    size = b.size(x, at)
-    found = b.select(b.compare("eq", size, 0), of_nothing, b.ceildiv(size, part) if part != 0 else 1)
-    if isinstance(found, int):
-        count = found
-    if count is None:
-        raise Unsupported("a split of a dimension whose size is not known gives an unknown number of tensors")
-    b.same_size(count, found, f"dimension {at} gives another number of parts than the program was compiled for")
-    sizes = [b.minimum(part, b.maximum(b.sub(size, b.mul(part, i)), 0)) for i in range(count)]
-    return _parts(b, x, sizes, at)
-
-
-@linalg_rule("aten.split.Tensor")
-def split(b: LinalgBuilder, x: Tensor, size: Size, dim: int) -> list[Tensor]:
-    return _even_parts(b, x, b.dim(dim, x.rank), size, b.out_length, 1)
-
-
-@linalg_rule("aten.chunk")
-def chunk(b: LinalgBuilder, x: Tensor, chunks: int, dim: int) -> list[Tensor]:
-    at = b.dim(dim, x.rank)
-    return _even_parts(b, x, at, b.ceildiv(b.size(x, at), chunks), b.out_length or chunks, chunks)
-
-
-@linalg_rule("aten.tensor_split.sections")
-def tensor_split(b: LinalgBuilder, x: Tensor, sections: int, dim: int) -> list[Tensor]:
-    at = b.dim(dim, x.rank)
-    size = b.size(x, at)
-    rest = b.mod(size, sections)
-    part = b.floordiv(size, sections)
-    sizes = [b.select(b.compare("slt", i, rest), b.add(part, 1), part) for i in range(sections)]
-    return _parts(b, x, sizes, at)
-
-
-@linalg_rule("aten.unbind.int", "aten.unbind_copy.int")
-def unbind(b: LinalgBuilder, x: Tensor, dim: int) -> list[Tensor]:
-    at = b.dim(dim, x.rank)
-    count = x.shape[at] if x.shape[at] is not None else b.out_length
-    if count is None:
-        raise Unsupported("unbind of a dimension whose size is not known gives an unknown number of tensors")
-    b.same_size(count, b.size(x, at), f"dimension {at} gives another number of parts than the program was compiled for")
-    return [b.squeeze(_slice(b, x, at, i, 1), [at]) for i in range(count)]
-
-
 # --- Joining ---
 
 
 @linalg_rule("aten.cat", "aten.concat", "aten.concatenate")
-def cat(b: LinalgBuilder, tensors: list[Tensor], dim: int) -> Tensor:
+def cat(b: RuleBuilder, tensors: list[Tensor], dim: int) -> Tensor:
     dtype = b.out_dtype
     # A 1-d tensor without elements joins anything, whatever the others' rank.
     parts = [x for x in tensors if not (x.rank == 1 and x.shape[0] == 0)] or tensors[:1]
@@ -385,7 +246,7 @@ def cat(b: LinalgBuilder, tensors: list[Tensor], dim: int) -> Tensor:
 
 
 @linalg_rule("aten.stack")
-def stack(b: LinalgBuilder, tensors: list[Tensor], dim: int) -> Tensor:
+def stack(b: RuleBuilder, tensors: list[Tensor], dim: int) -> Tensor:
     at = b.dim(dim, tensors[0].rank + 1)
     return cat(b, [b.unsqueeze(x, at) for x in tensors], at)
 
@@ -394,13 +255,13 @@ def stack(b: LinalgBuilder, tensors: list[Tensor], dim: int) -> Tensor:
 
 
 @linalg_rule("aten.flip")
-def flip(b: LinalgBuilder, x: Tensor, dims: list[int]) -> Tensor:
+def flip(b: RuleBuilder, x: Tensor, dims: list[int]) -> Tensor:
     flipped = {b.dim(d, x.rank) for d in dims}
     sizes = b.sizes(x)
     if x.rank == 0:
         return x
     if not b.loads_are_cheap:
-        return b.reversed(x, sorted(flipped))
+        return b.reverse(x, sorted(flipped))
 
     def source(*at: SSAValue) -> Any:
         return b.load(x, [b.sub(b.sub(sizes[i], 1), p) if i in flipped else p for i, p in enumerate(at)])
@@ -409,7 +270,7 @@ def flip(b: LinalgBuilder, x: Tensor, dims: list[int]) -> Tensor:
 
 
 @linalg_rule("aten.roll")
-def roll(b: LinalgBuilder, x: Tensor, shifts: list[Size], dims: list[int]) -> Tensor:
+def roll(b: RuleBuilder, x: Tensor, shifts: list[Size], dims: list[int]) -> Tensor:
     if not dims:
         flat = b.reshape(x, [b.product(b.sizes(x))])
         return b.reshape(_roll(b, flat, 0, shifts[0]), b.sizes(x))
@@ -418,7 +279,7 @@ def roll(b: LinalgBuilder, x: Tensor, shifts: list[Size], dims: list[int]) -> Te
     return x
 
 
-def _roll(b: LinalgBuilder, x: Tensor, at: int, shift: Size) -> Tensor:
+def _roll(b: RuleBuilder, x: Tensor, at: int, shift: Size) -> Tensor:
     size = b.size(x, at)
     if any(isinstance(s, int) and s == 0 for s in (size, shift)):
         return x
@@ -426,14 +287,14 @@ def _roll(b: LinalgBuilder, x: Tensor, at: int, shift: Size) -> Tensor:
     first = b.mod(b.sub(0, shift), size)
     if isinstance(first, int) and first == 0:
         return x
-    moved = [_slice(b, x, at, first, b.sub(size, first)), _slice(b, x, at, 0, first)]
+    moved = [slice_along(b, x, at, first, b.sub(size, first)), slice_along(b, x, at, 0, first)]
     type_ = tensor_type(x.shape, x.dtype.builtin)
     value = b.value(tensor.ConcatOp, [m.value for m in moved], type_, {"dim": IntegerAttr(at, i64)})
     return Tensor(value, x.dtype, x._sizes)
 
 
 @linalg_rule("aten.diagonal", "aten.diagonal_copy")
-def diagonal(b: LinalgBuilder, x: Tensor, offset: int, dim1: int, dim2: int) -> Tensor:
+def diagonal(b: RuleBuilder, x: Tensor, offset: int, dim1: int, dim2: int) -> Tensor:
     i, j = b.dim(dim1, x.rank), b.dim(dim2, x.rank)
     kept = [d for d in range(x.rank) if d not in (i, j)]
     sizes = b.sizes(x)
@@ -449,7 +310,7 @@ def diagonal(b: LinalgBuilder, x: Tensor, offset: int, dim1: int, dim2: int) -> 
 
 
 @linalg_rule("aten.unfold", "aten.unfold_copy")
-def unfold(b: LinalgBuilder, x: Tensor, dim: int, size: int, step: int) -> Tensor:
+def unfold(b: RuleBuilder, x: Tensor, dim: int, size: int, step: int) -> Tensor:
     if x.rank == 0:
         return b.reshape(x, [1])
     at = b.dim(dim, x.rank)
@@ -463,14 +324,14 @@ def unfold(b: LinalgBuilder, x: Tensor, dim: int, size: int, step: int) -> Tenso
     return b.generate([*sizes[:at], windows, *sizes[at + 1 :], size], x.dtype, source)
 
 
-def _or(b: LinalgBuilder, first: bool | SSAValue, second: bool | SSAValue) -> bool | SSAValue:
+def _or(b: RuleBuilder, first: bool | SSAValue, second: bool | SSAValue) -> bool | SSAValue:
     if isinstance(first, bool) and isinstance(second, bool):
         return first or second
     return (b.scalar_bool(first) | b.scalar_bool(second)).value
 
 
 @linalg_rule("aten.as_strided")
-def as_strided(b: LinalgBuilder, x: Tensor, sizes: list[Size], strides: list[Size], offset: Any) -> Tensor:
+def as_strided(b: RuleBuilder, x: Tensor, sizes: list[Size], strides: list[Size], offset: Any) -> Tensor:
     # What reaches this point lies in order, so that strides count elements of the flattened tensor.
     total = b.product(b.sizes(x))
     flat = b.reshape(x, [total])
@@ -497,7 +358,7 @@ def as_strided(b: LinalgBuilder, x: Tensor, sizes: list[Size], strides: list[Siz
 
 
 @linalg_rule("aten.view_as_real", "aten.view_as_real_copy")
-def view_as_real(b: LinalgBuilder, x: Tensor) -> Tensor:
+def view_as_real(b: RuleBuilder, x: Tensor) -> Tensor:
     def part(*at: SSAValue) -> Any:
         number = b.load(x, at[:-1])
         return b.scalar_bool(b.compare("eq", at[-1], 0)).select(number.real, number.imag)
@@ -506,7 +367,7 @@ def view_as_real(b: LinalgBuilder, x: Tensor) -> Tensor:
 
 
 @linalg_rule("aten.view_as_complex", "aten.view_as_complex_copy")
-def view_as_complex(b: LinalgBuilder, x: Tensor) -> Tensor:
+def view_as_complex(b: RuleBuilder, x: Tensor) -> Tensor:
     dtype = b.out_dtype
     b.same_size(b.size(x, -1), 2, "the last dim of complex numbers has their two parts")
 
@@ -514,65 +375,3 @@ def view_as_complex(b: LinalgBuilder, x: Tensor) -> Tensor:
         return b.load(x, [*at, 0]).with_imag(b.load(x, [*at, 1]), dtype)
 
     return b.generate(b.sizes(x)[:-1], dtype, number)
-
-
-# --- Writing into a copy ---
-
-
-def _replace(b: LinalgBuilder, x: Tensor, src: Tensor, at: int, start: Size, step: int) -> Tensor:
-    """`x` with the slices `start`, `start + step`, ... of a dimension taken from `src`."""
-    starts: list[Size] = [start if i == at else 0 for i in range(x.rank)]
-    return b.insert_slice(b.to(src, x.dtype), x, starts, [step if i == at else 1 for i in range(x.rank)])
-
-
-def _require_sizes(b: LinalgBuilder, src: Tensor, sizes: Sequence[Size]) -> None:
-    for size, own in zip(sizes, b.sizes(src), strict=True):
-        b.same_size(size, own, "the source does not have the size of what it replaces")
-
-
-@linalg_rule("aten.slice_scatter")
-def slice_scatter(b: LinalgBuilder, x: Tensor, src: Tensor, dim: int, start: Any, end: Any, step: int) -> Tensor:
-    at = b.dim(dim, x.rank)
-    first, length = slice_bounds(b, b.size(x, at), start, end, step)
-    sizes = b.sizes(x)
-    if isinstance(first, int) and first == 0 and length is sizes[at]:
-        _require_sizes(b, src, sizes)
-        return b.to(src, x.dtype)
-    sizes[at] = length
-    _require_sizes(b, src, sizes)
-    return _replace(b, x, src, at, first, step)
-
-
-@linalg_rule("aten.select_scatter")
-def select_scatter(b: LinalgBuilder, x: Tensor, src: Tensor, dim: int, position: Size) -> Tensor:
-    at = b.dim(dim, x.rank)
-    sizes = b.sizes(x)
-    _require_sizes(b, src, [*sizes[:at], *sizes[at + 1 :]])
-    return _replace(b, x, b.unsqueeze(src, at), at, _index_within(b, position, sizes[at]), 1)
-
-
-@linalg_rule("aten.diagonal_scatter")
-def diagonal_scatter(b: LinalgBuilder, x: Tensor, src: Tensor, offset: int, dim1: int, dim2: int) -> Tensor:
-    i, j = b.dim(dim1, x.rank), b.dim(dim2, x.rank)
-    kept = [d for d in range(x.rank) if d not in (i, j)]
-    down, right = max(-offset, 0), max(offset, 0)
-    length = b.maximum(b.minimum(b.sub(b.size(x, i), down), b.sub(b.size(x, j), right)), 0)
-    _require_sizes(b, src, [*(b.size(x, d) for d in kept), length])
-    if 0 in src.shape:
-        return x
-    last = b.sub(length, 1)
-
-    def place(at: Sequence[SSAValue], e: Any) -> Any:
-        on_diagonal = b.compare("eq", b.sub(at[i], down), b.sub(at[j], right))
-        inside = b.compare("sge", b.sub(at[i], down), 0)
-        # Off the diagonal any position will do: what is loaded there is not used.
-        step = b.maximum(b.minimum(b.sub(at[i], down), last), 0)
-        loaded = b.load(src, [*(at[d] for d in kept), step])
-        return (b.scalar_bool(on_diagonal) & b.scalar_bool(inside)).select(loaded.to(x.dtype), e)
-
-    return b.map_indexed([x], b.sizes(x), x.dtype, place)
-
-
-@linalg_rule("aten.copy")
-def copy(b: LinalgBuilder, x: Tensor, src: Tensor, non_blocking: bool) -> Tensor:
-    return b.broadcast_to(b.to(src, x.dtype), b.sizes(x))

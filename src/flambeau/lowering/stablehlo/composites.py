@@ -7,7 +7,7 @@ gives for that op; ops with equal attributes and types share one.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 from xdsl.dialects import func
@@ -46,9 +46,9 @@ class CompositeLowering(Lowering):
     """Lowers the ops named in `keep` to composites, and all others by their rules."""
 
     def __init__(
-        self, stage: str, rules: RuleTable, builder_class: type[LoweringBuilder], keep: Collection[str]
+        self, stage: str, rules: RuleTable, make_builder: Callable[[Block], LoweringBuilder], keep: Collection[str]
     ) -> None:
-        super().__init__(stage, rules, builder_class)
+        super().__init__(stage, rules, make_builder)
         self.is_kept = selects(keep)
         self.functions: dict[Any, func.FuncOp] = {}
         """The decompositions, by what tells them apart."""
@@ -110,7 +110,7 @@ class CompositeLowering(Lowering):
         type_ = FunctionType.from_lists(list(types), [r.type for r in results])
         name = self._free_name(op.overload)
         module = ModuleOp([func.FuncOp(name, type_, Region(block), StringAttr("private"))])
-        lowered = Lowering(self.stage, self.rules, self.builder_class).convert_module(decompose(module))
+        lowered = Lowering(self.stage, self.rules, self.make_builder).convert_module(decompose(module))
         function = lowered.body.block.first_op
         assert isinstance(function, func.FuncOp)
         function.detach()  # type: ignore[no-untyped-call]

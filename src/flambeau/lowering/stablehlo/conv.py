@@ -9,7 +9,7 @@ from flambeau.diagnostics import Unsupported
 from flambeau.lowering.builder import Size, Tensor
 from flambeau.lowering.linalg.conv import convolution as by_linalg
 from flambeau.lowering.linalg.conv import per_dim
-from flambeau.lowering.stablehlo.builder import StablehloBuilder
+from flambeau.lowering.stablehlo.ops import StablehloBuilder
 from flambeau.lowering.stablehlo.rules import stablehlo_rule
 
 
@@ -52,7 +52,7 @@ def convolution(
     if 0 in batched.shape or 0 in weight.shape:
         result = b.full(sizes, 0, dtype)
     else:
-        result = b.convolve(batched, weight, step, edges, spread, dilation, groups, sizes, dtype)
+        result = b.target.convolve(batched, weight, step, edges, spread, dilation, groups, sizes, dtype)
     if bias is not None:
         column = b.reshape(bias, [b.size(bias, 0), *[1] * n])
         result = b.elementwise([result, column], lambda e, c: e + c, x.dtype, sizes)
@@ -79,7 +79,7 @@ def _places(
 def _turned(b: StablehloBuilder, weight: Tensor, groups: int) -> Tensor:
     """The weight of a transposed convolution as a plain one has it: reversed, channels and features swapped."""
     n = weight.rank - 2
-    flipped = b.reversed(weight, range(2, 2 + n))
+    flipped = b.reverse(weight, range(2, 2 + n))
     channels, features, *window = b.sizes(weight)
     split = b.reshape(flipped, [groups, b.floordiv(channels, groups), features, *window])
     swapped = b.transpose(split, [0, 2, 1, *range(3, 3 + n)])

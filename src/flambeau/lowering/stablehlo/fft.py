@@ -10,7 +10,7 @@ from flambeau.diagnostics import Unsupported
 from flambeau.dialects import stablehlo
 from flambeau.ir.dtypes import DType
 from flambeau.lowering.builder import Size, Tensor, i64_array, static, tensor_type
-from flambeau.lowering.stablehlo.builder import StablehloBuilder
+from flambeau.lowering.stablehlo.ops import StablehloBuilder
 from flambeau.lowering.stablehlo.rules import stablehlo_rule
 from flambeau.passes.decompose.fft import scale
 
@@ -67,5 +67,5 @@ def _transform(b: StablehloBuilder, x: Tensor, dim: int, kind: str, length: int,
     sizes = [*b.sizes(last)[:-1], length // 2 + 1 if kind == "RFFT" else length]
     type_ = tensor_type(tuple(map(static, sizes)), dtype.builtin)
     properties = {"fft_type": stablehlo.fft_type(kind), "fft_length": i64_array((length,))}
-    done = Tensor(b.make("fft", (last.value,), type_, properties), dtype, sizes)
+    done = Tensor(b.target.make("fft", (last.value,), type_, properties), dtype, sizes)
     return b.transpose(done, [order.index(i) for i in range(x.rank)])

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import partial
 
 from xdsl.dialects.builtin import ModuleOp
 
 from flambeau.ir.conversion import RuleTable
 from flambeau.lowering.conversion import Lowering
 from flambeau.lowering.linalg.lower import rules as linalg_rules
-from flambeau.lowering.stablehlo.builder import StablehloBuilder
+from flambeau.lowering.stablehlo.ops import StablehloBuilder, StablehloOps
 from flambeau.lowering.stablehlo.rules import CANNOT, STABLEHLO_RULES
 from flambeau.lowering.stablehlo.scalars import scalars_to_tensors
 from flambeau.lowering.whole.rules import layered, refusals
@@ -27,11 +28,11 @@ def rules() -> RuleTable:
 
 def lower_to_stablehlo(module: ModuleOp, keep: Collection[str] = ()) -> ModuleOp:
     """Lower a module that satisfies the backend contract; the ops named in `keep` are composites then."""
-    stage, table = "lower to stablehlo", rules()
+    stage, table, builder = "lower to stablehlo", rules(), partial(StablehloBuilder, target=StablehloOps)
     if keep:
         from flambeau.lowering.stablehlo.composites import CompositeLowering
 
-        lowering: Lowering = CompositeLowering(stage, table, StablehloBuilder, keep)
+        lowering: Lowering = CompositeLowering(stage, table, builder, keep)
     else:
-        lowering = Lowering(stage, table, StablehloBuilder)
+        lowering = Lowering(stage, table, builder)
     return scalars_to_tensors(eliminate_dead_code(lowering.convert_module(module)))

@@ -7,7 +7,7 @@ from typing import Any
 from flambeau.diagnostics import Unsupported
 from flambeau.lowering.builder import Tensor
 from flambeau.lowering.linalg.matmul import MISMATCH, finish
-from flambeau.lowering.stablehlo.builder import StablehloBuilder
+from flambeau.lowering.stablehlo.ops import StablehloBuilder
 from flambeau.lowering.stablehlo.rules import stablehlo_rule
 
 
@@ -24,7 +24,7 @@ def product(b: StablehloBuilder, x: Tensor, y: Tensor) -> Tensor:
         return b.full([*batch, *xs[-2:-1], *(ys[-1:] if y.rank > 1 else [])], 0, dtype)
     if y.rank <= 2:
         # All rows of the left side meet the same matrix.
-        return b.dot(x, y, [], [], [x.rank - 1], [0], [*xs[:-1], *ys[1:]], dtype)
+        return b.target.dot(x, y, [], [], [x.rank - 1], [0], [*xs[:-1], *ys[1:]], dtype)
     if x.rank == 1:
         x, xs = b.unsqueeze(x, 0), [1, *xs]
         out = product(b, x, y)
@@ -34,7 +34,7 @@ def product(b: StablehloBuilder, x: Tensor, y: Tensor) -> Tensor:
     left = b.broadcast_to(x, [*batch, *xs[-2:]])
     right = b.broadcast_to(y, [*batch, *ys[-2:]])
     dims = list(range(n))
-    return b.dot(left, right, dims, dims, [n + 1], [n], [*batch, xs[-2], ys[-1]], dtype)
+    return b.target.dot(left, right, dims, dims, [n + 1], [n], [*batch, xs[-2], ys[-1]], dtype)
 
 
 @stablehlo_rule("aten.matmul", "aten.mm", "aten.bmm", "aten.mv", "aten.dot")
@@ -50,7 +50,7 @@ def linear(b: StablehloBuilder, x: Tensor, weight: Tensor, bias: Tensor | None) 
     sizes = [*xs[:-1], *ws[:-1]]
     if 0 in x.shape or 0 in weight.shape:
         return finish(b, b.full(sizes, 0, dtype), bias, 1, 1)
-    return finish(b, b.dot(x, weight, [], [], [x.rank - 1], [weight.rank - 1], sizes, dtype), bias, 1, 1)
+    return finish(b, b.target.dot(x, weight, [], [], [x.rank - 1], [weight.rank - 1], sizes, dtype), bias, 1, 1)
 
 
 @stablehlo_rule("aten.addmm", "aten.addmv", "aten.baddbmm")

@@ -32,7 +32,7 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from flambeau.dialects import stablehlo
 from flambeau.ir.builder import erase
 from flambeau.lowering.builder import i64_array, tensor_type
-from flambeau.lowering.stablehlo.builder import StablehloBuilder
+from flambeau.lowering.stablehlo.ops import StablehloBuilder, StablehloOps
 from flambeau.lowering.whole.values import shape_in, shape_of
 
 ASSERT = "flambeau.assert"
@@ -84,7 +84,8 @@ class _Scalars:
 
     def __init__(self, function: func.FuncOp) -> None:
         self.block = function.body.block
-        self.b = StablehloBuilder(self.block)
+        self.b = StablehloBuilder(self.block, StablehloOps)
+        self.target = self.b.target
         self.numbers: dict[SSAValue, Any] = {}
         """Scalars that are known."""
         self.tensors: dict[SSAValue, SSAValue] = {}
@@ -121,11 +122,11 @@ class _Scalars:
             else:
                 operands = [self._tensor(v) for v in op.operands]
                 element = self.b.dtype_of(result.type).builtin
-                self.tensors[result] = self.b.apply(op.name, operands, element, op.properties)
+                self.tensors[result] = self.target.apply(op.name, operands, element, op.properties)
 
     def _tensor(self, scalar: SSAValue) -> SSAValue:
         if scalar in self.numbers:
-            return self.b.splat(self.numbers[scalar], self.b.dtype_of(scalar.type), [])
+            return self.target.splat(self.numbers[scalar], self.b.dtype_of(scalar.type), [])
         return self.tensors[scalar]
 
     def _check(self, op: cf.AssertOp) -> None:
@@ -143,17 +144,17 @@ class _Scalars:
         if any(n != 1 for n in shape):
             type_ = tensor_type((1,) * len(shape), x.type.element_type)  # type: ignore[attr-defined]
             sizes = {"slice_sizes": i64_array((1,) * len(shape))}
-            x = self.b.make("dynamic_slice", (x, *map(self._tensor, indices)), type_, sizes)
-        return self.b.reshaped(x, [])
+            x = self.target.make("dynamic_slice", (x, *map(self._tensor, indices)), type_, sizes)
+        return self.target.reshape(x, [])
 
     def _joined(self, op: tensor.FromElementsOp) -> SSAValue:
         """The tensor of some scalars."""
         shape = [n for n in shape_of(op.result) if n is not None]
         parts = [self._tensor(v) for v in op.operands]
         if len(parts) == 1:
-            return self.b.reshaped(parts[0], shape)
+            return self.target.reshape(parts[0], shape)
         flat = tensor_type((len(parts),), self.b.dtype_of(op.result.type.element_type).builtin)
-        joined = self.b.make(
-            "concatenate", [self.b.reshaped(p, [1]) for p in parts], flat, {"dimension": IntegerAttr(0, i64)}
+        joined = self.target.make(
+            "concatenate", [self.target.reshape(p, [1]) for p in parts], flat, {"dimension": IntegerAttr(0, i64)}
         )
-        return self.b.reshaped(joined, shape)
+        return self.target.reshape(joined, shape)

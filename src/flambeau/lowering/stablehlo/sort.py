@@ -13,7 +13,7 @@ from flambeau.ir.dtypes import DType
 from flambeau.lowering.builder import Tensor, tensor_type
 from flambeau.lowering.element import Element
 from flambeau.lowering.linalg.sort import comes_before
-from flambeau.lowering.stablehlo.builder import StablehloBuilder
+from flambeau.lowering.stablehlo.ops import StablehloBuilder
 from flambeau.lowering.stablehlo.rules import stablehlo_rule
 
 

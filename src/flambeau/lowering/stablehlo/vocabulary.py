@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from xdsl.dialects.builtin import IntegerType, TensorType, f32, f64, i1, i64
+from xdsl.dialects.builtin import IntegerType, f32, f64, i1, i64
 from xdsl.ir import Attribute, SSAValue
 
 from flambeau.diagnostics import Unsupported
 from flambeau.dialects import stablehlo
 from flambeau.ir import dtypes
+from flambeau.ir.conversion import RuleTable
+from flambeau.lowering.whole.values import element_of
 
 if TYPE_CHECKING:
-    from flambeau.lowering.stablehlo.builder import StablehloBuilder
-
-Rule = Callable[["StablehloBuilder", Sequence[SSAValue], Attribute, Any], SSAValue]
+    from flambeau.lowering.stablehlo.ops import StablehloOps
 
 SAME: dict[str, str] = {
     "arith.addf": "add", "arith.addi": "add", "arith.subf": "subtract", "arith.subi": "subtract",
@@ -44,101 +44,88 @@ CONVERSIONS = frozenset(
 _ORDERED = {1: "EQ", 2: "GT", 3: "GE", 4: "LT", 5: "LE", 13: "NE"}
 _SIGNED = {0: "EQ", 1: "NE", 2: "LT", 3: "LE", 4: "GT", 5: "GE", 6: "LT", 7: "LE", 8: "GT", 9: "GE"}
 
-RULES: dict[str, Rule] = {}
+rule = RULES = RuleTable("scalars in StableHLO")
 
 
-def rule(*names: str) -> Callable[[Rule], Rule]:
-    def register(function: Rule) -> Rule:
-        RULES.update(dict.fromkeys(names, function))
-        return function
-
-    return register
-
-
-def element_of(value: SSAValue) -> Any:
-    assert isinstance(value.type, TensorType)
-    return value.type.element_type
-
-
-def compare(b: StablehloBuilder, direction: str, x: SSAValue, y: SSAValue) -> SSAValue:
+def compare(t: StablehloOps, direction: str, x: SSAValue, y: SSAValue) -> SSAValue:
     element = element_of(x)
     kind = "SIGNED" if isinstance(element, IntegerType) and element != i1 else "FLOAT"
     kind = "UNSIGNED" if element == i1 else kind
-    return b.on("compare", (x, y), i1, stablehlo.comparison(direction, kind))
+    return t.on("compare", (x, y), i1, stablehlo.comparison(direction, kind))
 
 
 @rule("arith.cmpf")
-def cmpf(b: StablehloBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
+def cmpf(t: StablehloOps, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
     predicate = properties["predicate"].value.data
     if predicate == 14:
-        return b.on("or", (compare(b, "NE", v[0], v[0]), compare(b, "NE", v[1], v[1])), i1)
-    return compare(b, _ORDERED[predicate], *v)
+        return t.on("or", (compare(t, "NE", v[0], v[0]), compare(t, "NE", v[1], v[1])), i1)
+    return compare(t, _ORDERED[predicate], *v)
 
 
 @rule("arith.cmpi")
-def cmpi(b: StablehloBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
+def cmpi(t: StablehloOps, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
     predicate = properties["predicate"].value.data
-    x, y = (flipped(b, o) for o in v) if predicate >= 6 and element_of(v[0]) != i1 else v
-    return compare(b, _SIGNED[predicate], x, y)
+    x, y = (flipped(t, o) for o in v) if predicate >= 6 and element_of(v[0]) != i1 else v
+    return compare(t, _SIGNED[predicate], x, y)
 
 
 @rule("complex.create")
-def complex_create(b: StablehloBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
+def complex_create(t: StablehloOps, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
     if element_of(v[0]) not in (f32, f64):
         raise Unsupported("StableHLO's complex numbers are pairs of 32- or 64-bit floats")
-    return b.on("complex", v, element)
+    return t.on("complex", v, element)
 
 
 @rule("complex.eq")
-def complex_eq(b: StablehloBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
-    return compare(b, "EQ", *v)
+def complex_eq(t: StablehloOps, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
+    return compare(t, "EQ", *v)
 
 
 @rule("complex.neq")
-def complex_neq(b: StablehloBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
-    return compare(b, "NE", *v)
+def complex_neq(t: StablehloOps, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
+    return compare(t, "NE", *v)
 
 
 # --- Unsigned integers: StableHLO's have types of their own, ours are signless ---
 
 
-def flipped(b: StablehloBuilder, x: SSAValue) -> SSAValue:
+def flipped(t: StablehloOps, x: SSAValue) -> SSAValue:
     """The order of unsigned numbers as that of signed ones."""
     element = element_of(x)
-    return b.on("xor", (x, b.like(x, -(1 << (element.width.data - 1)))), element)
+    return t.on("xor", (x, t.like(x, -(1 << (element.width.data - 1)))), element)
 
 
-def wide_unsigned(b: StablehloBuilder, x: SSAValue, element: Attribute) -> SSAValue:
+def wide_unsigned(t: StablehloOps, x: SSAValue, element: Attribute) -> SSAValue:
     """An unsigned number in a wider integer type."""
     width = element_of(x).width.data
     if width == 1:
-        return b.on("convert", (x,), element)
-    wide = b.on("convert", (x,), element)
-    return b.on("and", (wide, b.like(wide, (1 << width) - 1)), element)
+        return t.on("convert", (x,), element)
+    wide = t.on("convert", (x,), element)
+    return t.on("and", (wide, t.like(wide, (1 << width) - 1)), element)
 
 
 @rule("arith.extui")
-def extui(b: StablehloBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
-    return wide_unsigned(b, v[0], element)
+def extui(t: StablehloOps, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
+    return wide_unsigned(t, v[0], element)
 
 
 @rule("arith.uitofp")
-def uitofp(b: StablehloBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
+def uitofp(t: StablehloOps, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
     if element_of(v[0]).width.data in (1, 64):
-        return b.on("convert", v, element)
-    return b.on("convert", (wide_unsigned(b, v[0], i64),), element)
+        return t.on("convert", v, element)
+    return t.on("convert", (wide_unsigned(t, v[0], i64),), element)
 
 
 def _unsigned(name: str, twin: str) -> None:
     @rule(name)
-    def apply(b: StablehloBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
+    def apply(t: StablehloOps, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
         own = element_of(v[0])
         if own == i1:
-            return b.on({"maximum": "or", "minimum": "and"}.get(twin, twin), v, element)
+            return t.on({"maximum": "or", "minimum": "and"}.get(twin, twin), v, element)
         if own.width.data == 64:
             raise Unsupported(f"{name} on 64-bit unsigned integers")
-        wide = [wide_unsigned(b, o, i64) for o in v]
-        return b.on("convert", (b.on(twin, wide, i64),), element)
+        wide = [wide_unsigned(t, o, i64) for o in v]
+        return t.on("convert", (t.on(twin, wide, i64),), element)
 
 
 for _name, _twin in (
@@ -151,51 +138,51 @@ for _name, _twin in (
 
 
 @rule("arith.floordivsi")
-def floordiv(b: StablehloBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
+def floordiv(t: StablehloOps, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
     x, y = v
-    quotient, rest = b.on("divide", v, element), b.on("remainder", v, element)
-    zero = b.like(x, 0)
-    signs = b.on("xor", (compare(b, "LT", rest, zero), compare(b, "LT", y, zero)), i1)
-    lower = b.on("and", (signs, compare(b, "NE", rest, zero)), i1)
-    return b.on("select", (lower, b.on("subtract", (quotient, b.like(x, 1)), element), quotient), element)
+    quotient, rest = t.on("divide", v, element), t.on("remainder", v, element)
+    zero = t.like(x, 0)
+    signs = t.on("xor", (compare(t, "LT", rest, zero), compare(t, "LT", y, zero)), i1)
+    lower = t.on("and", (signs, compare(t, "NE", rest, zero)), i1)
+    return t.on("select", (lower, t.on("subtract", (quotient, t.like(x, 1)), element), quotient), element)
 
 
 @rule("arith.ceildivsi")
-def ceildiv(b: StablehloBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
-    negative = b.on("negate", (v[0],), element)
-    return b.on("negate", (floordiv(b, (negative, v[1]), element, properties),), element)
+def ceildiv(t: StablehloOps, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
+    negative = t.on("negate", (v[0],), element)
+    return t.on("negate", (floordiv(t, (negative, v[1]), element, properties),), element)
 
 
 @rule("math.trunc")
-def trunc(b: StablehloBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
-    negative = compare(b, "LT", v[0], b.like(v[0], 0.0))
-    return b.on("select", (negative, b.on("ceil", v, element), b.on("floor", v, element)), element)
+def trunc(t: StablehloOps, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
+    negative = compare(t, "LT", v[0], t.like(v[0], 0.0))
+    return t.on("select", (negative, t.on("ceil", v, element), t.on("floor", v, element)), element)
 
 
 @rule("math.atan")
-def atan(b: StablehloBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
-    return b.on("atan2", (v[0], b.like(v[0], 1.0)), element)
+def atan(t: StablehloOps, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
+    return t.on("atan2", (v[0], t.like(v[0], 1.0)), element)
 
 
 @rule("math.exp2")
-def exp2(b: StablehloBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
-    return b.on("power", (b.like(v[0], 2.0), v[0]), element)
+def exp2(t: StablehloOps, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
+    return t.on("power", (t.like(v[0], 2.0), v[0]), element)
 
 
 @rule("math.log2")
-def log2(b: StablehloBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
-    return b.on("multiply", (b.on("log", v, element), b.like(v[0], 1 / math.log(2))), element)
+def log2(t: StablehloOps, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
+    return t.on("multiply", (t.on("log", v, element), t.like(v[0], 1 / math.log(2))), element)
 
 
 @rule("math.copysign")
-def copysign(b: StablehloBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
+def copysign(t: StablehloOps, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
     integer = IntegerType(dtypes.BY_BUILTIN[element].bits)
-    bits = b.on("bitcast_convert", (v[1],), integer)
-    negative = compare(b, "LT", bits, b.like(bits, 0))
-    size = b.on("abs", (v[0],), element)
-    return b.on("select", (negative, b.on("negate", (size,), element), size), element)
+    bits = t.on("bitcast_convert", (v[1],), integer)
+    negative = compare(t, "LT", bits, t.like(bits, 0))
+    size = t.on("abs", (v[0],), element)
+    return t.on("select", (negative, t.on("negate", (size,), element), size), element)
 
 
 @rule("arith.bitcast")
-def bitcast(b: StablehloBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
-    return b.on("bitcast_convert", v, element)
+def bitcast(t: StablehloOps, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
+    return t.on("bitcast_convert", v, element)

@@ -7,7 +7,6 @@ sees only the result, and numbers in between may have types that TOSA lacks.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -52,24 +51,26 @@ _INT64 = np.iinfo(np.int64)
 _INT32 = np.iinfo(np.int32)
 
 
-@dataclass(eq=False)
 class Known(Placeholder):
-    """A tensor that is known while compiling; `made` is what an op gives for it, once one is needed."""
+    """A tensor that is known while compiling; `made` is what an op in the program gives for it, once one is needed."""
 
-    array: Array
-    made: SSAValue | None = None
+    def __init__(self, type_: Attribute, array: Array) -> None:
+        super().__init__(type_)
+        self.array = array
+        self.made: SSAValue | None = None
 
 
-@dataclass(eq=False)
 class Counter(Placeholder):
     """Positions along a size that only the run time knows; most only say where to load from and are never made."""
 
-    size: SSAValue
+    def __init__(self, type_: Attribute, size: SSAValue) -> None:
+        super().__init__(type_)
+        self.size = size
 
 
 def array_of(value: SSAValue) -> Array | None:
     """What a value is known to be."""
-    return value.array if type(value) is Known else None
+    return value.owner.array if isinstance(value.owner, Known) else None
 
 
 def as_array(attr: DenseIntOrFPElementsAttr[Any], shape: Sequence[int], dtype: Any) -> Array:

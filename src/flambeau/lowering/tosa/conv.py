@@ -12,9 +12,9 @@ from flambeau.dialects import tosa
 from flambeau.ir import dtypes
 from flambeau.lowering.builder import Size, Tensor, static, tensor_type
 from flambeau.lowering.linalg.conv import _flipped, _spread, per_dim
-from flambeau.lowering.tosa.builder import TosaBuilder
+from flambeau.lowering.tosa.ops import TosaBuilder
 from flambeau.lowering.tosa.rules import tosa_rule
-from flambeau.lowering.tosa.vocabulary import element_of
+from flambeau.lowering.whole.values import element_of
 
 
 @tosa_rule("aten.convolution", "aten.convolution_overrideable")
@@ -38,7 +38,7 @@ def convolution(
         raise Unsupported("a convolution whose kernel size is not a constant")
     batched = x if x.rank == n + 2 else b.unsqueeze(x, 0)
     own = batched.dtype
-    if own.is_integral and b.points is None:
+    if own.is_integral and b.context.zero_points is None:
         batched, weight = b.to(batched, dtypes.int32), b.to(weight, dtypes.int32)
         bias = None if bias is None else b.to(bias, dtypes.int32)
     if transposed and n <= 2 and groups == 1 and all(d == 1 for d in dilation) and 0 not in batched.shape:
@@ -48,7 +48,7 @@ def convolution(
             batched = _spread(b, batched, weight, stride, padding, dilation, extra)
             weight, stride, padding = _flipped(b, weight, groups), [1] * n, [0] * n
         result = _plain(b, batched, weight, bias, stride, padding, dilation, groups)
-    if b.points is None:
+    if b.context.zero_points is None:
         result = b.to(result, own)
     return result if x.rank == n + 2 else b.squeeze(result, [0])
 
@@ -82,7 +82,7 @@ def _plain(
             sizes[i] = size - (over - p)
     batch = sizes[0]
     if 0 in x.shape or 0 in weight.shape:
-        dtype = x.dtype if b.points is None else dtypes.int32
+        dtype = x.dtype if b.context.zero_points is None else dtypes.int32
         empty = b.full([batch, features, *out], 0, dtype)
         return empty if bias is None else b.elementwise([empty, b.reshape(bias, [features, *[1] * n])], _add, dtype)
     x = b.slice(x, [0] * x.rank, sizes, [1] * x.rank)
@@ -106,7 +106,7 @@ def _plain(
         if groups > 1:
             shape = tuple(map(static, [batch, *places, features]))
             type_ = tensor_type(shape, element_of(result.value))
-            joined = b.concatenated([p.value for p in parts], last.rank - 1, type_)
+            joined = b.target.concatenate([p.value for p in parts], last.rank - 1, type_)
             result = Tensor(joined, result.dtype, [batch, *places, features])
     return _channels_second(b, result, n)
 
@@ -176,14 +176,14 @@ def _emit(
     properties: dict[str, list[int]],
 ) -> Tensor:
     """A convolution op; 16-bit floats accumulate in f32, integers with zero points in i32."""
-    dtype = x.dtype if b.points is None else dtypes.int32
-    element = element_of(x.value) if b.points is None else dtype.builtin
-    zeros = b.zero_points(element_of(x.value))
-    start = b.zero_point(element) if bias is None else bias.value
+    dtype = x.dtype if b.context.zero_points is None else dtypes.int32
+    element = element_of(x.value) if b.context.zero_points is None else dtype.builtin
+    zeros = b.target.zero_points(element_of(x.value))
+    start = b.target.zero_point(element) if bias is None else bias.value
     given: dict[str, Attribute] = {k: tosa.ints(v) for k, v in properties.items()}
     given["acc_type"] = dtype.compute.builtin if dtype.is_float else element
     type_ = tensor_type(tuple(map(static, sizes)), element)
-    value = b.make(name, (x.value, weight.value, start, *zeros), type_, given)
+    value = b.target.make(name, (x.value, weight.value, start, *zeros), type_, given)
     return Tensor(value, dtype, sizes)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from xdsl.dialects import func
@@ -15,7 +16,7 @@ from flambeau.ir.conversion import RuleTable
 from flambeau.lowering.builder import Tensor
 from flambeau.lowering.conversion import Lowering
 from flambeau.lowering.linalg.lower import rules as linalg_rules
-from flambeau.lowering.tosa.builder import TosaBuilder
+from flambeau.lowering.tosa.ops import TosaBuilder, TosaOps
 from flambeau.lowering.tosa.quantized import integers_first
 from flambeau.lowering.tosa.rules import CANNOT, STRICT, TOSA_RULES
 from flambeau.lowering.whole.rules import layered, refusals
@@ -39,14 +40,8 @@ def lower_to_tosa(module: ModuleOp, int64: str = "narrow") -> ModuleOp:
     """
     if int64 not in ("narrow", "keep"):
         raise ValueError(f"int64 is 'narrow' or 'keep', not {int64!r}")
-    builder = TosaBuilder if int64 == "narrow" else WideTosaBuilder
+    builder = partial(TosaBuilder, target=partial(TosaOps, narrow=int64 == "narrow"))
     return eliminate_dead_code(TosaLowering("lower to tosa", rules(), builder).convert_module(module))
-
-
-class WideTosaBuilder(TosaBuilder):
-    """Builds TOSA with 64-bit integers."""
-
-    narrow = False
 
 
 class TosaLowering(Lowering):
@@ -56,7 +51,7 @@ class TosaLowering(Lowering):
 
     def convert_function(self, function: func.FuncOp) -> func.FuncOp:
         converted = super().convert_function(function)
-        if self.builder.strict:
+        if self.builder.target.strict:
             converted.attributes[STRICT] = UnitAttr()
         return converted
 
@@ -67,7 +62,7 @@ class TosaLowering(Lowering):
         return [self._held(v) for v in super()._carried(values, like)]
 
     def _held(self, value: Any) -> Any:
-        return self.builder.holds(value) if isinstance(value, Tensor) else value
+        return self.builder.target.holds(value) if isinstance(value, Tensor) else value
 
     def _operand(self, value: Any, type_: Attribute) -> SSAValue:
         self._check_width(value, type_)
@@ -87,4 +82,4 @@ class TosaLowering(Lowering):
         return super()._returned(value)
 
     def _released(self, value: Any) -> Any:
-        return self.builder.released(value) if isinstance(value, Tensor) else value
+        return self.builder.target.released(value) if isinstance(value, Tensor) else value

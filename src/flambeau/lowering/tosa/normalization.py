@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from flambeau.lowering.linalg.lower import rules as linalg_rules
-from flambeau.lowering.tosa.builder import TosaBuilder
+from flambeau.lowering.tosa.ops import TosaBuilder
 from flambeau.lowering.tosa.rules import tosa_rule
 
 OPS = (
@@ -17,11 +18,8 @@ OPS = (
 
 def _relaxed(rule: Callable[..., Any]) -> Callable[..., Any]:
     def apply(b: TosaBuilder, *args: Any) -> Any:
-        b.exact_extremes = False
-        try:
+        with b.within(replace(b.context, exact_extremes=False)):
             return rule(b, *args)
-        finally:
-            b.exact_extremes = True
 
     return apply
 

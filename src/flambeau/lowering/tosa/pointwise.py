@@ -8,15 +8,15 @@ from flambeau.lowering.builder import Tensor
 from flambeau.lowering.element import Element
 from flambeau.lowering.linalg.pointwise import guard_divisor
 from flambeau.lowering.linalg.rules import apply_pointwise
-from flambeau.lowering.tosa.builder import TosaBuilder
+from flambeau.lowering.tosa.ops import TosaBuilder
 from flambeau.lowering.tosa.rules import tosa_rule
-from flambeau.lowering.tosa.vocabulary import element_of
+from flambeau.lowering.whole.builder import WholeBuilder
+from flambeau.lowering.whole.values import element_of
 
 
 def sigmoid_of(x: Element) -> Element:
-    b = x.b
-    assert isinstance(b, TosaBuilder)
-    return Element(b, b.on("sigmoid", (x.value,), element_of(x.value)), x.dtype)
+    assert isinstance(x.b, WholeBuilder)
+    return Element(x.b, x.b.target.on("sigmoid", (x.value,), element_of(x.value)), x.dtype)
 
 
 @tosa_rule("aten.sigmoid")

@@ -8,8 +8,8 @@ floats are built beside it, and are dead code wherever nothing but such rules us
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -26,10 +26,10 @@ from flambeau.lowering.element import Element
 from flambeau.lowering.linalg.conv import per_dim
 from flambeau.lowering.linalg.matmul import product
 from flambeau.lowering.linalg.quantized import LIBRARY, chosen_parameters
-from flambeau.lowering.tosa.builder import TosaBuilder
 from flambeau.lowering.tosa.constants import Array, array_of
+from flambeau.lowering.tosa.ops import TosaBuilder
 from flambeau.lowering.tosa.rules import tosa_rule
-from flambeau.lowering.tosa.vocabulary import element_of
+from flambeau.lowering.whole.values import element_of
 
 INTEGER_RULES = RuleTable("tosa on integers")
 """A rule gets the builder, the rule for floats, and the op's arguments with forms in place of tensors that have them.
@@ -84,7 +84,7 @@ def _either(rule: RuleFunction, otherwise: RuleFunction) -> RuleFunction:
 def _formed(b: TosaBuilder, argument: Any) -> Any:
     if isinstance(argument, list):
         return [_formed(b, a) for a in argument]
-    form = b.forms.get(argument.value) if isinstance(argument, Tensor) else None
+    form = b.target.forms.get(argument.value) if isinstance(argument, Tensor) else None
     return form if isinstance(form, Form) else argument
 
 
@@ -98,14 +98,14 @@ def _floats(b: TosaBuilder, x: Form) -> Tensor:
 
     scale = _along(b, x.scale, x.tensor.rank, x.axis)
     result: Tensor = b.elementwise([x.tensor, scale], body, dtypes.float32, b.sizes(x.tensor))
-    b.forms[result.value] = x
+    b.target.forms[result.value] = x
     return result
 
 
 def _along(b: TosaBuilder, numbers: Array, rank: int, axis: int) -> Tensor:
     """Numbers as a tensor that broadcasts along an axis."""
     shape = [] if numbers.ndim == 0 else [numbers.size, *[1] * (rank - 1 - axis)]
-    return Tensor(b.known(numbers.astype(np.float32).reshape(shape), dtypes.float32.builtin), dtypes.float32)
+    return Tensor(b.target.known(numbers.astype(np.float32).reshape(shape), dtypes.float32.builtin), dtypes.float32)
 
 
 def _known(x: Any) -> Array | None:
@@ -143,7 +143,7 @@ def _remembered(
     if x.dtype in (dtypes.int8, dtypes.int32) and (x.dtype is dtypes.int32 or -128 <= point <= 127):
         single = scale.size == 1
         numbers = scale.astype(np.float64).reshape(() if single else (scale.size,))
-        b.forms[result.value] = Form(x, numbers, point, axis)
+        b.target.forms[result.value] = Form(x, numbers, point, axis)
     return result
 
 
@@ -177,7 +177,7 @@ def _clamped(b: TosaBuilder, x: Tensor, attribute: Any, low: float, high: float)
     if x.dtype.is_int and (low, high) == (x.dtype.min, x.dtype.max):
         return x
     ends = {"min_val": attribute(low, element), "max_val": attribute(high, element)}
-    return Tensor(b.on("clamp", (x.value,), element, ends | {"nan_mode": tosa.nan_mode()}), x.dtype, x._sizes)
+    return Tensor(b.target.on("clamp", (x.value,), element, ends | {"nan_mode": tosa.nan_mode()}), x.dtype, x._sizes)
 
 
 def _rounded(b: TosaBuilder, x: Tensor, step: float, zero: int, low: int, high: int) -> Tensor | None:
@@ -186,7 +186,7 @@ def _rounded(b: TosaBuilder, x: Tensor, step: float, zero: int, low: int, high: 
         return None
     scaled = b.elementwise([x], lambda e: e * (1 / step), dtypes.float32)
     near = _clamped(b, scaled, FloatAttr, float(low - zero), float(high - zero))
-    whole = Tensor(b.converted(near.value, i32 if zero else i8), dtypes.int32 if zero else dtypes.int8, x._sizes)
+    whole = Tensor(b.target.convert(near.value, i32 if zero else i8), dtypes.int32 if zero else dtypes.int8, x._sizes)
     return b.elementwise([whole], lambda e: e + zero, dtypes.int8) if zero else whole
 
 
@@ -234,29 +234,29 @@ def rescale(
     """`tosa.rescale`: multiply what is above one zero point, shift, round, add the other, and saturate."""
     own = x.dtype.builtin
     parameters = (
-        b.known(np.array(multipliers, np.int32), i32),
-        b.known(np.array(shifts, np.int8), i8),
-        b._single(before, own, [1]),
-        b._single(after, dtype.builtin, [1]),
+        b.target.known(np.array(multipliers, np.int32), i32),
+        b.target.known(np.array(shifts, np.int8), i8),
+        b.target.single(before, own, [1]),
+        b.target.single(after, dtype.builtin, [1]),
     )
     properties = {
         "scale32": tosa.flag(True), "rounding_mode": tosa.rounding_mode("SINGLE_ROUND"),
         "per_channel": tosa.flag(len(multipliers) > 1), "input_unsigned": tosa.flag(unsigned_sides[0]),
         "output_unsigned": tosa.flag(unsigned_sides[1]),
     }  # fmt: skip
-    value = b.on("rescale", (x.value, *parameters), dtype.builtin, properties, like=1)
+    value = b.target.on("rescale", (x.value, *parameters), dtype.builtin, properties, like=1)
     return Tensor(value, dtype, x._sizes)
 
 
 def signed(b: TosaBuilder, x: Tensor) -> Tensor:
     """8-bit integers from 0 as those from -128, which is what TOSA multiplies."""
-    known = b.forms.get(x.value)
+    known = b.target.forms.get(x.value)
     return known if isinstance(known, Tensor) else rescale(b, x, [1 << 30], [30], -128, 0, dtypes.int8, (True, False))
 
 
 def unsigned(b: TosaBuilder, x: Tensor) -> Tensor:
     result = rescale(b, x, [1 << 30], [30], 0, -128, dtypes.uint8, (False, True))
-    b.forms[result.value] = x
+    b.target.forms[result.value] = x
     return result
 
 
@@ -268,13 +268,9 @@ tosa_rule(f"{LIBRARY}.choose_qparams_symmetric.tensor")(partial(chosen_parameter
 # --- Products ---
 
 
-@contextmanager
-def _zero_points(b: TosaBuilder, x: Form, y: Form) -> Iterator[None]:
-    b.points = (x.zero, y.zero)
-    try:
-        yield
-    finally:
-        b.points = None
+def _zero_points(b: TosaBuilder, x: Form, y: Form) -> AbstractContextManager[None]:
+    """Multiply 8-bit integers inside."""
+    return b.within(replace(b.context, zero_points=(x.zero, y.zero)))
 
 
 def _is_weight(x: Any, axis: int) -> bool:
@@ -466,10 +462,7 @@ def cat(b: TosaBuilder, floats: RuleFunction, parts: Any, dim: int) -> Form | No
 
 def _on_integers(b: TosaBuilder, rule: RuleFunction, *args: Any) -> Tensor:
     """What a rule gives for 8-bit integers."""
-    outs = b.outs
-    b.outs = tuple((shape, dtypes.int8) for shape, _ in outs)
-    try:
+    results = tuple((shape, dtypes.int8) for shape, _ in b.context.results)
+    with b.within(replace(b.context, results=results)):
         result: Tensor = rule(b, *args)
         return result
-    finally:
-        b.outs = outs

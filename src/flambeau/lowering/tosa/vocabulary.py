@@ -7,23 +7,23 @@ which are written as formulas.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from xdsl.dialects.builtin import IntegerType, TensorType, i1, i32
+from xdsl.dialects.builtin import IntegerType, i1, i32
 from xdsl.ir import Attribute, SSAValue
 
 from flambeau.diagnostics import Unsupported
 from flambeau.dialects import tosa
+from flambeau.ir.conversion import RuleTable
 from flambeau.lowering.element import Element
 from flambeau.lowering.tosa.constants import CMPF, CMPI, array_of
 from flambeau.lowering.tosa.magnitude import magnitude
+from flambeau.lowering.whole.values import element_of
 
 if TYPE_CHECKING:
-    from flambeau.lowering.tosa.elements import ElementBuilder
-
-Rule = Callable[["ElementBuilder", Sequence[SSAValue], Attribute, Any], SSAValue]
+    from flambeau.lowering.tosa.ops import TosaOps
 
 SAME: dict[str, str] = {
     "arith.subf": "sub", "arith.maximumf": "maximum", "arith.minimumf": "minimum",
@@ -53,60 +53,35 @@ BOOLEAN: dict[str, str] = {
 
 CONVERSIONS = frozenset({"arith.extsi", "arith.sitofp", "arith.extf", "arith.truncf", "arith.index_cast"})
 
-RULES: dict[str, Rule] = {}
-FORMULAS: dict[str, Callable[..., Element]] = {}
-
-
-def rule(*names: str) -> Callable[[Rule], Rule]:
-    def register(function: Rule) -> Rule:
-        RULES.update(dict.fromkeys(names, function))
-        return function
-
-    return register
-
-
-def formula(name: str) -> Callable[[Callable[..., Element]], Callable[..., Element]]:
-    """Declare an op that TOSA lacks by what it is in terms of others."""
-
-    def register(function: Callable[..., Element]) -> Callable[..., Element]:
-        FORMULAS[name] = function
-        return function
-
-    return register
-
-
-def element_of(value: SSAValue) -> Any:
-    type_ = value.type
-    assert isinstance(type_, TensorType)
-    return type_.element_type
+rule = RULES = RuleTable("scalars in TOSA")
+formula = FORMULAS = RuleTable("formulas for TOSA")
+"""Ops that TOSA lacks, by what they are in terms of others."""
 
 
 def width_of(element: Attribute) -> int:
     return element.width.data if isinstance(element, IntegerType) else 0
 
 
-def translate(
-    b: ElementBuilder, name: str, operands: Sequence[SSAValue], element: Attribute, properties: Any
-) -> SSAValue:
+def translate(t: TosaOps, name: str, operands: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
     """An op of `arith` or `math`; `element` is the type of its result as PyTorch means it."""
-    held = b.held(element)
+    held = t.held(element)
     own = element_of(operands[-1])
     if own == i1 and name in BOOLEAN:
-        return b.on(BOOLEAN[name], operands, i1)
+        return t.on(BOOLEAN[name], operands, i1)
     if name in SAME:
-        return b.on(SAME[name], operands, held)
+        return t.on(SAME[name], operands, held)
     if name in CONVERSIONS:
-        return b.converted(operands[0], held)
-    if name in RULES:
-        return RULES[name](b, operands, element, properties)
+        return t.convert(operands[0], held)
+    if found := RULES.get(name):
+        return found(t, operands, element, properties)
     if name in INTEGER:
-        return integer(b, INTEGER[name], [wide(b, o) for o in operands], held)
+        return integer(t, INTEGER[name], [wide(t, o) for o in operands], held)
     if name in UNSIGNED:
-        return integer(b, UNSIGNED[name], [wide_unsigned(b, o) for o in operands], held)
-    if name in FORMULAS:
-        dtype = b.dtype_of(element)
-        with b.frame(b.joint_sizes(operands)):
-            return b.spread_lazily(FORMULAS[name](*(Element(b, o, dtype) for o in operands)).value)
+        return integer(t, UNSIGNED[name], [wide_unsigned(t, o) for o in operands], held)
+    if by_others := FORMULAS.get(name):
+        dtype = t.b.dtype_of(element)
+        with t.b.frame(t.joint_sizes(operands)):
+            return t.spread_lazily(by_others(*(Element(t.b, o, dtype) for o in operands)).value)
     if name.startswith("complex."):
         raise Unsupported("TOSA has no complex numbers")
     raise Unsupported(f"TOSA has no twin of {name}")
@@ -115,119 +90,119 @@ def translate(
 # --- Numbers of other widths ---
 
 
-def wide(b: ElementBuilder, x: SSAValue) -> SSAValue:
+def wide(t: TosaOps, x: SSAValue) -> SSAValue:
     """An integer in at least 32 bits."""
-    return b.converted(x, i32) if width_of(element_of(x)) < 32 else x
+    return t.convert(x, i32) if width_of(element_of(x)) < 32 else x
 
 
-def wide_unsigned(b: ElementBuilder, x: SSAValue) -> SSAValue:
+def wide_unsigned(t: TosaOps, x: SSAValue) -> SSAValue:
     """An integer without a sign in 32 bits, zeros in front."""
     width = width_of(element_of(x))
     if width >= 32:
         return x
-    extended = b.converted(x, i32)
-    return extended if width == 1 else b.on("bitwise_and", (extended, b.number(extended, (1 << width) - 1)), i32)
+    extended = t.convert(x, i32)
+    return extended if width == 1 else t.on("bitwise_and", (extended, t.number(extended, (1 << width) - 1)), i32)
 
 
-def integer(b: ElementBuilder, name: str, operands: Sequence[SSAValue], held: Attribute) -> SSAValue:
+def integer(t: TosaOps, name: str, operands: Sequence[SSAValue], held: Attribute) -> SSAValue:
     if name == "mul":
-        return b.converted(b.product_of(*operands), held)
-    return b.converted(b.on(name, operands, element_of(operands[0])), held)
+        return t.convert(t.product_of(*operands), held)
+    return t.convert(t.on(name, operands, element_of(operands[0])), held)
 
 
 @rule("arith.extui")
-def extui(b: ElementBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
-    return b.converted(wide_unsigned(b, v[0]), b.held(element))
+def extui(t: TosaOps, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
+    return t.convert(wide_unsigned(t, v[0]), t.held(element))
 
 
 @rule("arith.uitofp")
-def uitofp(b: ElementBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
-    return b.converted(wide_unsigned(b, v[0]), b.held(element))
+def uitofp(t: TosaOps, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
+    return t.convert(wide_unsigned(t, v[0]), t.held(element))
 
 
 @rule("arith.fptosi")
-def fptosi(b: ElementBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
+def fptosi(t: TosaOps, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
     # A cast rounds to the nearest integer.
-    whole = b.apply("math.trunc", v, element_of(v[0]), {})
-    result = whole_to_integer(b, whole, width_of(element), b.held(element))
-    if element != b.held(element):
-        b.truncated[result] = whole
+    whole = t.apply("math.trunc", v, element_of(v[0]), {})
+    result = whole_to_integer(t, whole, width_of(element), t.held(element))
+    if element != t.held(element):
+        t.truncated[result] = whole
     return result
 
 
-def whole_to_integer(b: ElementBuilder, x: SSAValue, width: int, held: Attribute) -> SSAValue:
+def whole_to_integer(t: TosaOps, x: SSAValue, width: int, held: Attribute) -> SSAValue:
     """A whole number as an integer of a width: NaN and what is too large are the least one, as on most processors.
 
     A cast gives the nearest integer for numbers that are out of range, and for NaN any.
     """
-    inside = b.on("greater", (b.number(x, 2.0 ** (width - 1)), x), i1)
-    result = b.converted(x, held)
-    least = b.number(result, -(1 << (width_of(held) - 1)))
-    return b.on("select", (inside, result, least), held)
+    inside = t.on("greater", (t.number(x, 2.0 ** (width - 1)), x), i1)
+    result = t.convert(x, held)
+    least = t.number(result, -(1 << (width_of(held) - 1)))
+    return t.on("select", (inside, result, least), held)
 
 
 @rule("arith.trunci")
-def trunci(b: ElementBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
-    source, held = b.truncated.get(v[0]), b.held(element)
+def trunci(t: TosaOps, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
+    source, held = t.truncated.get(v[0]), t.held(element)
     if source is not None and width_of(held) < 32:
         # The low bits of a float from 2^31 on are zeros; those of the nearest integer of 32 bits are not.
-        return b.converted(whole_to_integer(b, source, 32, i32), held)
-    return b.converted(v[0], held)
+        return t.convert(whole_to_integer(t, source, 32, i32), held)
+    return t.convert(v[0], held)
 
 
 @rule("arith.remui")
-def remui(b: ElementBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
-    x, y = (wide_unsigned(b, o) for o in v)
-    return b.converted(remainder(b, x, y), b.held(element))
+def remui(t: TosaOps, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
+    x, y = (wide_unsigned(t, o) for o in v)
+    return t.convert(remainder(t, x, y), t.held(element))
 
 
 @rule("arith.remsi")
-def remsi(b: ElementBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
-    x, y = (wide(b, o) for o in v)
-    return b.converted(remainder(b, x, y), b.held(element))
+def remsi(t: TosaOps, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
+    x, y = (wide(t, o) for o in v)
+    return t.convert(remainder(t, x, y), t.held(element))
 
 
-def remainder(b: ElementBuilder, x: SSAValue, y: SSAValue) -> SSAValue:
+def remainder(t: TosaOps, x: SSAValue, y: SSAValue) -> SSAValue:
     element = element_of(x)
-    whole = b.product_of(b.on("intdiv", (x, y), element), y)
-    return b.on("sub", (x, whole), element)
+    whole = t.product_of(t.on("intdiv", (x, y), element), y)
+    return t.on("sub", (x, whole), element)
 
 
 @rule("arith.floordivsi")
-def floordiv(b: ElementBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
-    x, y = (wide(b, o) for o in v)
+def floordiv(t: TosaOps, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
+    x, y = (wide(t, o) for o in v)
     own = element_of(x)
-    quotient = b.on("intdiv", (x, y), own)
-    rest = b.on("sub", (x, b.product_of(quotient, y)), own)
-    zero = b.number(x, 0)
-    signs = b.on("logical_xor", (b.on("greater", (zero, rest), i1), b.on("greater", (zero, y), i1)), i1)
-    exact = b.on("equal", (rest, zero), i1)
-    lower = b.on("logical_and", (signs, b.on("logical_not", (exact,), i1)), i1)
-    smaller = b.on("sub", (quotient, b.number(x, 1)), own)
-    return b.converted(b.on("select", (lower, smaller, quotient), own), b.held(element))
+    quotient = t.on("intdiv", (x, y), own)
+    rest = t.on("sub", (x, t.product_of(quotient, y)), own)
+    zero = t.number(x, 0)
+    signs = t.on("logical_xor", (t.on("greater", (zero, rest), i1), t.on("greater", (zero, y), i1)), i1)
+    exact = t.on("equal", (rest, zero), i1)
+    lower = t.on("logical_and", (signs, t.on("logical_not", (exact,), i1)), i1)
+    smaller = t.on("sub", (quotient, t.number(x, 1)), own)
+    return t.convert(t.on("select", (lower, smaller, quotient), own), t.held(element))
 
 
 @rule("arith.ceildivsi")
-def ceildiv(b: ElementBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
-    x = wide(b, v[0])
-    negative = b.on("sub", (b.number(x, 0), x), element_of(x))
-    down = floordiv(b, (negative, v[1]), element, properties)
-    return b.on("sub", (b.number(down, 0), down), element_of(down))
+def ceildiv(t: TosaOps, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
+    x = wide(t, v[0])
+    negative = t.on("sub", (t.number(x, 0), x), element_of(x))
+    down = floordiv(t, (negative, v[1]), element, properties)
+    return t.on("sub", (t.number(down, 0), down), element_of(down))
 
 
 @rule("arith.shrsi")
-def shrsi(b: ElementBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
-    x, by = (wide(b, o) for o in v)
+def shrsi(t: TosaOps, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
+    x, by = (wide(t, o) for o in v)
     own = element_of(x)
     # An integer that is narrower than PyTorch's is shifted no further than its own width.
-    by = b.on("minimum", (by, b.number(by, width_of(own) - 1)), own)
-    shifted = b.on("arithmetic_right_shift", (x, by), own, {"round": tosa.flag(False)})
-    return b.converted(shifted, b.held(element))
+    by = t.on("minimum", (by, t.number(by, width_of(own) - 1)), own)
+    shifted = t.on("arithmetic_right_shift", (x, by), own, {"round": tosa.flag(False)})
+    return t.convert(shifted, t.held(element))
 
 
 @rule("arith.bitcast")
-def bitcast(b: ElementBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
-    if element_of(v[0]) != b.held(element):
+def bitcast(t: TosaOps, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
+    if element_of(v[0]) != t.held(element):
         raise Unsupported("TOSA has no op that reads the bits of a number as another type")
     return v[0]
 
@@ -235,38 +210,38 @@ def bitcast(b: ElementBuilder, v: Sequence[SSAValue], element: Attribute, proper
 # --- Comparisons ---
 
 
-def compare(b: ElementBuilder, kind: str, x: SSAValue, y: SSAValue) -> SSAValue:
+def compare(t: TosaOps, kind: str, x: SSAValue, y: SSAValue) -> SSAValue:
     if kind in ("lt", "le"):
         kind, x, y = {"lt": "gt", "le": "ge"}[kind], y, x
     if kind == "ne":
-        return b.on("logical_not", (b.on("equal", (x, y), i1),), i1)
-    return b.on({"eq": "equal", "gt": "greater", "ge": "greater_equal"}[kind], (x, y), i1)
+        return t.on("logical_not", (t.on("equal", (x, y), i1),), i1)
+    return t.on({"eq": "equal", "gt": "greater", "ge": "greater_equal"}[kind], (x, y), i1)
 
 
 @rule("arith.cmpf")
-def cmpf(b: ElementBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
+def cmpf(t: TosaOps, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
     kind = CMPF[properties["predicate"].value.data]
     if kind != "uno":
-        return compare(b, kind, *v)
-    unordered = [compare(b, "ne", o, o) for o in v]
-    return unordered[0] if v[0] is v[1] else b.on("logical_or", unordered, i1)
+        return compare(t, kind, *v)
+    unordered = [compare(t, "ne", o, o) for o in v]
+    return unordered[0] if v[0] is v[1] else t.on("logical_or", unordered, i1)
 
 
 @rule("arith.cmpi")
-def cmpi(b: ElementBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
+def cmpi(t: TosaOps, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
     predicate = properties["predicate"].value.data
     kind = CMPI[predicate]
     x, y = v
     if element_of(x) == i1 and kind in ("eq", "ne"):
-        differs = b.on("logical_xor", v, i1)
-        return differs if kind == "ne" else b.on("logical_not", (differs,), i1)
+        differs = t.on("logical_xor", v, i1)
+        return differs if kind == "ne" else t.on("logical_not", (differs,), i1)
     if predicate < 6:
-        return compare(b, kind, wide(b, x), wide(b, y))
+        return compare(t, kind, wide(t, x), wide(t, y))
     if width_of(element_of(x)) < 32:
-        return compare(b, kind, wide_unsigned(b, x), wide_unsigned(b, y))
+        return compare(t, kind, wide_unsigned(t, x), wide_unsigned(t, y))
     own = element_of(x)
-    lowest = b.number(x, -(1 << (width_of(own) - 1)))
-    return compare(b, kind, b.on("bitwise_xor", (x, lowest), own), b.on("bitwise_xor", (y, lowest), own))
+    lowest = t.number(x, -(1 << (width_of(own) - 1)))
+    return compare(t, kind, t.on("bitwise_xor", (x, lowest), own), t.on("bitwise_xor", (y, lowest), own))
 
 
 # --- Floats ---
@@ -282,64 +257,64 @@ def is_zero(x: SSAValue, most: float = math.inf) -> bool:
 
 
 @rule("arith.addf")
-def addf(b: ElementBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
+def addf(t: TosaOps, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
     for x, y in (v, v[::-1]):
         if is_zero(y, 1):
             # Compilers take a sum with zero for the other number, also for -0.0.
-            return b.on("select", (b.on("equal", (x, y), i1), y, x), b.held(element))
-    return b.on("add", v, b.held(element))
+            return t.on("select", (t.on("equal", (x, y), i1), y, x), t.held(element))
+    return t.on("add", v, t.held(element))
 
 
 @rule("arith.mulf")
-def mulf(b: ElementBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
+def mulf(t: TosaOps, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
     for x, y in (v, v[::-1]):
         if is_zero(y):
-            return nothing_of(b, x if is_zero(y, 1) else b.product_of(x, b.ones_like(y)))
-    return b.product_of(*v)
+            return nothing_of(t, x if is_zero(y, 1) else t.product_of(x, t.ones_like(y)))
+    return t.product_of(*v)
 
 
-def nothing_of(b: ElementBuilder, x: SSAValue) -> SSAValue:
+def nothing_of(t: TosaOps, x: SSAValue) -> SSAValue:
     """Zero times a value: compilers take that for zero, also where the value has a sign or is infinite or NaN."""
     own = element_of(x)
-    signed = b.on("ceil", (b.on("maximum", (x, b.number(x, -0.5)), own),), own)
-    return b.on("minimum", (b.on("sub", (x, x), own), signed), own)
+    signed = t.on("ceil", (t.on("maximum", (x, t.number(x, -0.5)), own),), own)
+    return t.on("minimum", (t.on("sub", (x, x), own), signed), own)
 
 
 @rule("arith.negf")
-def negf(b: ElementBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
-    zero = b.zero_point(element_of(v[0]))
-    return b.on("negate", (v[0], zero, zero), b.held(element), like=1)
+def negf(t: TosaOps, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
+    zero = t.zero_point(element_of(v[0]))
+    return t.on("negate", (v[0], zero, zero), t.held(element), like=1)
 
 
 @rule("arith.divf")
-def divf(b: ElementBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
+def divf(t: TosaOps, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
     x, y = v
     known = array_of(x)
     small = known is not None and (not known.size or np.abs(known).max() <= 1)
     if not small and not magnitude(y) <= LARGEST_DIVISOR:
         # A quarter of both is the same quotient.
-        large = b.on("greater", (b.on("abs", (y,), element_of(y)), b.number(y, LARGEST_DIVISOR)), i1)
-        scale = b.on("select", (large, b.number(y, 0.25), b.number(y, 1.0)), element_of(y))
-        x, y = b.product_of(x, scale), b.product_of(y, scale)
-    inverse = b.reciprocal(y)
+        large = t.on("greater", (t.on("abs", (y,), element_of(y)), t.number(y, LARGEST_DIVISOR)), i1)
+        scale = t.on("select", (large, t.number(y, 0.25), t.number(y, 1.0)), element_of(y))
+        x, y = t.product_of(x, scale), t.product_of(y, scale)
+    inverse = t.reciprocal(y)
     if known is not None and known.size == 1 and known.item() == 1:
         return inverse
-    return mulf(b, (x, inverse), element, properties)
+    return mulf(t, (x, inverse), element, properties)
 
 
 @rule("math.sqrt")
-def sqrt(b: ElementBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
-    return b.reciprocal(b.on("rsqrt", v, b.held(element)))
+def sqrt(t: TosaOps, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
+    return t.reciprocal(t.on("rsqrt", v, t.held(element)))
 
 
 @rule("math.roundeven")
-def roundeven(b: ElementBuilder, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
+def roundeven(t: TosaOps, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
     # A cast to integers rounds half to even. What it gives for large numbers, and the sign of a zero, is put right by
     # the whole numbers around.
-    x, held = v[0], b.held(element)
-    rounded = b.converted(b.converted(x, i32), held)
-    rounded = b.on("maximum", (rounded, b.on("floor", (x,), held)), held)
-    return b.on("minimum", (rounded, b.on("ceil", (x,), held)), held)
+    x, held = v[0], t.held(element)
+    rounded = t.convert(t.convert(x, i32), held)
+    rounded = t.on("maximum", (rounded, t.on("floor", (x,), held)), held)
+    return t.on("minimum", (rounded, t.on("ceil", (x,), held)), held)
 
 
 @formula("math.trunc")

@@ -1,4 +1,4 @@
-"""Values of bodies on whole tensors: what their types say, and values that no op gives."""
+"""Values of bodies on whole tensors: what their types say, and what stands for some."""
 
 from __future__ import annotations
 
@@ -6,10 +6,23 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from xdsl.dialects.builtin import TensorType, UnregisteredOp
+from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, Operation, SSAValue
 
+from flambeau.ir import dtypes
+
 T = TypeVar("T")
+
+POSITION = dtypes.int64
+"""The dtype of positions."""
+
+KINDS = {
+    "arith.addf": "add", "arith.addi": "add", "complex.add": "add", "arith.mulf": "mul", "arith.muli": "mul",
+    "complex.mul": "mul", "arith.maximumf": "max", "arith.maxsi": "max", "arith.maxui": "maxu",
+    "arith.minimumf": "min", "arith.minsi": "min", "arith.minui": "minu", "arith.andi": "and", "arith.ori": "or",
+    "arith.xori": "xor",
+}  # fmt: skip
+"""Ops that combine an accumulator with a term."""
 
 
 def by_identity(function: Callable[[Any], T]) -> Callable[[Any], T]:
@@ -37,6 +50,13 @@ def shape_of(value: SSAValue) -> tuple[int | None, ...]:
     return shape_in(value.type)
 
 
+def element_of(value: SSAValue) -> Any:
+    """The type of a tensor value's elements."""
+    type_ = value.type
+    assert isinstance(type_, TensorType)
+    return type_.element_type
+
+
 def sizes_meet(shapes: Sequence[tuple[int | None, ...]]) -> bool:
     """Whether along some dim one size is dynamic and another is not 1, so that they had better be the same."""
     return any(None in sizes and len(sizes) - sizes.count(1) > 1 for sizes in zip(*shapes, strict=True))
@@ -47,16 +67,17 @@ def is_wide(value: Any) -> bool:
     return isinstance(value, SSAValue) and isinstance(value.type, TensorType)
 
 
-_NOWHERE = UnregisteredOp.with_name("flambeau.nowhere").create()
+class Placeholder(Operation):
+    """Gives a value that stands for something until another op needs it, or for good. It is in no block."""
 
+    name = "flambeau.placeholder"
 
-@dataclass(eq=False)
-class Placeholder(SSAValue[Any]):
-    """A value that stands for something until an op needs it, or for good. No op gives it."""
+    def __init__(self, type_: Attribute) -> None:
+        super().__init__(result_types=(type_,))
 
     @property
-    def owner(self) -> Operation:
-        return _NOWHERE
+    def value(self) -> SSAValue:
+        return self.results[0]
 
 
 @dataclass
@@ -67,13 +88,14 @@ class Reduction:
     term: Any
 
 
-@dataclass(eq=False)
 class Accumulator(Placeholder):
     """The accumulator of a reduction: as its body gets it, or what the body has made of it."""
 
-    reduction: Reduction | None = None
+    def __init__(self, type_: Attribute, reduction: Reduction | None = None) -> None:
+        super().__init__(type_)
+        self.reduction = reduction
 
 
 def reduction_of(value: SSAValue) -> Reduction | None:
     """What a body has done with its accumulator; None for values that are none."""
-    return value.reduction if type(value) is Accumulator else None
+    return value.owner.reduction if isinstance(value.owner, Accumulator) else None

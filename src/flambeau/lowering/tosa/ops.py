@@ -1,4 +1,4 @@
-"""Values of TOSA: types, constants, elementwise ops.
+"""TOSA's ops on whole tensors: types, constants, elementwise ops. The other files of this folder add the rest.
 
 TOSA's ops broadcast dims of size 1 themselves, so values of a body keep such dims until a result needs its full size.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cache
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -23,16 +24,15 @@ from xdsl.dialects.builtin import (
     i32,
     i64,
 )
-from xdsl.ir import Attribute, Operation, OpResult, SSAValue
+from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from flambeau.diagnostics import Unsupported
 from flambeau.dialects import tosa
 from flambeau.ir import dtypes
-from flambeau.ir.builder import OpBuilder
 from flambeau.ir.dtypes import DType
-from flambeau.lowering.builder import INDEX, Size, Tensor, tensor_type
+from flambeau.lowering.builder import INDEX, Size, Tensor, static, tensor_type
 from flambeau.lowering.element import Element
-from flambeau.lowering.tosa import wide
+from flambeau.lowering.tosa import access, moves, reductions, wide
 from flambeau.lowering.tosa.constants import (
     NUMPY,
     Array,
@@ -46,20 +46,27 @@ from flambeau.lowering.tosa.constants import (
     rounded,
     scalar_array,
 )
-from flambeau.lowering.tosa.vocabulary import element_of, translate
+from flambeau.lowering.tosa.vocabulary import translate
 from flambeau.lowering.whole.builder import WholeBuilder
-from flambeau.lowering.whole.values import by_identity, is_wide, shape_in, shape_of, sizes_meet
+from flambeau.lowering.whole.target import TargetOps
+from flambeau.lowering.whole.values import Placeholder, by_identity, element_of, shape_in, shape_of, sizes_meet
 
 _NOTHING: Mapping[str, Attribute] = {}
 
 
-class ElementBuilder(WholeBuilder):
-    """Builds what happens to elements. 64-bit integers are held in 32 bits."""
+class TosaOps(TargetOps):
+    """The ops of TOSA. With `narrow`, 64-bit integers are held in 32 bits, which is what TOSA has."""
 
-    narrow = True
+    name = "TOSA"
+    repeats_ones = True
+    has_empty = False
+    narrowed = MappingProxyType({dtypes.float64: dtypes.float32})
 
-    def __init__(self, block: Any) -> None:
-        super().__init__(block)
+    def __init__(self, b: WholeBuilder[Any], narrow: bool = True) -> None:
+        super().__init__(b)
+        self.narrow = narrow
+        self.memo: dict[Any, SSAValue] = {}
+        """Constants and positions by what tells them apart."""
         self.turned: dict[SSAValue, tuple[SSAValue, tuple[int, ...]]] = {}
         """Transposed values with their source."""
         self.flat: dict[SSAValue, SSAValue] = {}
@@ -70,6 +77,8 @@ class ElementBuilder(WholeBuilder):
         """64-bit integers in 32 bits with the floats that they were, without their fractions."""
         self.lengths: dict[SSAValue, list[Size]] = {}
         """The sizes of values whose type does not tell them."""
+        self.forms: dict[SSAValue, Any] = {}
+        """Floats that are known to be integers times a scale; `lowering/tosa/quantized.py` has more."""
         self.strict = False
         """Whether sizes that are not known met each other, and were taken for the same."""
 
@@ -84,52 +93,36 @@ class ElementBuilder(WholeBuilder):
         """A tensor from outside: a function's argument, what a branch gives."""
         if element_of(x.value) != i64 or not self.narrow:
             return x
-        return Tensor(self.converted(x.value, i32), x.dtype, x._sizes)
+        return Tensor(self.convert(x.value, i32), x.dtype, x._sizes)
 
     def released(self, x: Tensor) -> Tensor:
         """A tensor as the outside knows it."""
         if x.dtype.builtin != i64 or element_of(x.value) == i64:
             return x
-        return Tensor(self.converted(x.value, i64), x.dtype, x._sizes)
-
-    @property
-    def counting(self) -> DType:
-        return dtypes.int64
+        return Tensor(self.convert(x.value, i64), x.dtype, x._sizes)
 
     # --- Plumbing ---
 
-    def insert(self, op: Operation) -> None:
+    def prepare(self, op: Operation) -> None:
         for i, operand in enumerate(op.operands):
-            if type(operand) in (Known, Counter):
+            if isinstance(operand.owner, Placeholder):
                 op.operands[i] = self.real(operand)
-        super().insert(op)
 
-    def value(
-        self,
-        op_class: type[Operation],
-        operands: Sequence[SSAValue],
-        result_type: Attribute,
-        properties: Mapping[str, Attribute] = _NOTHING,
-    ) -> SSAValue:
-        if op_class in (tensor.DimOp, tensor.ExtractOp):
-            # Numbers about a tensor, also inside a body.
-            return OpBuilder.value(self, op_class, operands, result_type, properties)
-        if operands and not any(map(is_wide, operands)):
-            numbers = [scalar_array(o) for o in operands]
-            known = [n for n in numbers if n is not None]
-            if len(known) == len(numbers):
-                result = computed(op_class.name, known, result_type, properties)
-                if result is not None:
-                    return self.constant(result.item(), self.dtype_of(result_type))
-        return super().value(op_class, operands, result_type, properties)
+    def fold(
+        self, op_class: type[Operation], operands: Sequence[SSAValue], type_: Attribute, properties: Any
+    ) -> SSAValue | None:
+        numbers = [scalar_array(o) for o in operands]
+        known = [n for n in numbers if n is not None]
+        result = computed(op_class.name, known, type_, properties) if len(known) == len(numbers) else None
+        return None if result is None else self.b.constant(result.item(), self.b.dtype_of(type_))
 
     def item(self, x: Tensor) -> SSAValue:
         held = element_of(x.value)
-        places = [self.index(0)] * x.rank
-        number = OpBuilder.value(self, tensor.ExtractOp, (x.value, *places), held)
+        places = [self.b.index(0)] * x.rank
+        number = self.b.emit(tensor.ExtractOp, (x.value, *places), (held,)).results[0]
         if held == x.dtype.builtin:
             return number
-        return OpBuilder.value(self, arith.ExtSIOp, (number,), x.dtype.builtin)
+        return self.b.emit(arith.ExtSIOp, (number,), (x.dtype.builtin,)).results[0]
 
     def known_integers(self, x: Tensor) -> list[int] | None:
         array = array_of(x.value)
@@ -140,40 +133,38 @@ class ElementBuilder(WholeBuilder):
             return self.item(x)
         if not (dtype is dtypes.float64 and x.dtype.is_int):
             held = dtypes.float32 if dtype is dtypes.float64 else dtype
-            number = self.item(self.to(x, held))
-            return number if held is dtype else OpBuilder.value(self, arith.ExtFOp, (number,), f64)
+            number = self.item(self.b.to(x, held))
+            return number if held is dtype else self.b.emit(arith.ExtFOp, (number,), (f64,)).results[0]
         # TOSA's floats have 24 bits: both halves of an integer fit, and are put together outside.
-        high = self.elementwise([x], lambda e: (e.to(dtypes.int64) >> 16).to(dtypes.float32), dtypes.float32)
-        low = self.elementwise([x], lambda e: (e.to(dtypes.int64) & 0xFFFF).to(dtypes.float32), dtypes.float32)
-        upper, lower = (Element(self, self.number_of(t, dtype), dtype) for t in (high, low))
+        high = self.b.elementwise([x], lambda e: (e.to(dtypes.int64) >> 16).to(dtypes.float32), dtypes.float32)
+        low = self.b.elementwise([x], lambda e: (e.to(dtypes.int64) & 0xFFFF).to(dtypes.float32), dtypes.float32)
+        upper, lower = (Element(self.b, self.number_of(t, dtype), dtype) for t in (high, low))
         return (upper * 65536.0 + lower).value
 
     def real(self, value: SSAValue) -> SSAValue:
-        """A value as the result of an op."""
-        if type(value) is Counter:
-            return self.counted(value)
-        if type(value) is not Known:
+        """A value as the result of an op in the program."""
+        known = value.owner
+        if isinstance(known, Counter):
+            return moves.count(self, known)
+        if not isinstance(known, Known):
             return value
-        found = value.made
+        found = known.made
         if found is None:
             type_ = value.type
-            if 0 in value.array.shape:
-                found = OpBuilder.value(self, tensor.EmptyOp, (), type_)
-                if self.block is not self.entry:
+            assert isinstance(type_, TensorType)
+            if 0 in known.array.shape:
+                found = self.b.emit(tensor.EmptyOp, (), (type_,)).results[0]
+                if self.b.block is not self.b.entry:
                     return found
             else:
-                found = self._constant_op(("known", value), lambda: constant_op(value.array, type_))
-            value.made = found
+                found = self.b.constant_op(("known", value), lambda: constant_op(known.array, type_))
+            known.made = found
         return found
-
-    def counted(self, positions: Counter) -> SSAValue:
-        """Positions as the result of an op."""
-        raise NotImplementedError
 
     def known(self, array: Array, element: Attribute) -> SSAValue:
         """A value of a tensor that is known; `element` is its type as PyTorch means it."""
         held = i32 if element == i64 and self.narrow else element
-        return Known(tensor_type(array.shape, held), array)
+        return Known(tensor_type(array.shape, held), array).value
 
     def logical(self, value: SSAValue) -> Attribute:
         """The type of a known value's elements as PyTorch means it."""
@@ -194,14 +185,7 @@ class ElementBuilder(WholeBuilder):
             _check_element(operands[0].type.element_type)  # Comparisons give truth values of anything.
         if 0 in shape_in(type_):
             return self._nothing(operands, type_)
-        op = tosa.op(name).create(
-            operands=[o if type(o) is OpResult else self.real(o) for o in operands],
-            result_types=(type_,),
-            properties=properties,
-            location=self.location,
-        )
-        OpBuilder.insert(self, op)
-        return op.results[0]
+        return self.b.emit(tosa.op(name), operands, (type_,), properties).results[0]
 
     def _nothing(self, operands: Sequence[SSAValue], type_: TensorType[Any]) -> SSAValue:
         """A tensor without elements, which TOSA's ops do not take."""
@@ -212,11 +196,11 @@ class ElementBuilder(WholeBuilder):
         open_dims = [i for i, s in enumerate(shape) if s < 0]
         if any(all(shape_of(o)[i] is not None for o in tensors) for i in open_dims):
             raise Unsupported("TOSA has no tensors without elements")
-        return self.nothing([self._dim_of(tensors, i) for i in open_dims], type_)
+        return self.nothing([self.dim_of(tensors, i) for i in open_dims], type_)
 
     def nothing(self, sizes: Sequence[SSAValue], type_: TensorType[Any]) -> SSAValue:
         """A tensor without elements; `sizes` are those that its type does not tell."""
-        return OpBuilder.value(self, tensor.EmptyOp, sizes, type_)
+        return self.b.emit(tensor.EmptyOp, sizes, (type_,)).results[0]
 
     def on(
         self,
@@ -238,17 +222,21 @@ class ElementBuilder(WholeBuilder):
     def number(self, like: SSAValue, value: Any) -> SSAValue:
         """A constant that broadcasts to a value's shape, of its type."""
         element = element_of(like)
-        return self._single(value, element, [1] * len(shape_of(like)))
+        return self.single(value, element, [1] * len(shape_of(like)))
 
-    def _single(self, value: Any, element: Attribute, shape: Sequence[int]) -> SSAValue:
+    def single(self, value: Any, element: Attribute, shape: Sequence[int]) -> SSAValue:
         key = ("single", repr(value), element, tuple(shape))
-        found = self._memo.get(key)
+        found = self.memo.get(key)
         if found is None:
-            found = self._memo[key] = self.known(np.full(shape, rounded(value, element)), element)
+            found = self.memo[key] = self.known(np.full(shape, rounded(value, element)), element)
         return found
 
+    def zero_points(self, element: Attribute) -> list[SSAValue]:
+        """The zero points of both sides of a product as operands."""
+        return [self.single(p, element, [1]) for p in self.b.context.zero_points or (0, 0)]
+
     def zero_point(self, element: Attribute) -> SSAValue:
-        return self._single(0, element, [1])
+        return self.single(0, element, [1])
 
     def ones_like(self, value: SSAValue) -> SSAValue:
         array = array_of(value)
@@ -258,7 +246,7 @@ class ElementBuilder(WholeBuilder):
     def shape_value(self, sizes: Sequence[int]) -> SSAValue:
         """`tosa.const_shape`; -1 stands for a size that the op finds out itself."""
         key = ("shape", tuple(sizes))
-        return self._constant_op(
+        return self.b.constant_op(
             key,
             lambda: tosa.op("const_shape").create(
                 result_types=(tosa.shape_type(len(sizes)),), properties={"values": tosa.shape_values(sizes)}
@@ -266,11 +254,6 @@ class ElementBuilder(WholeBuilder):
         )
 
     # --- Elements ---
-
-    def wide(self, name: str, operands: Sequence[SSAValue], element: Attribute, properties: Any = _NOTHING) -> SSAValue:
-        rank = len(self.frames[-1])
-        wides = [o if isinstance(o.type, TensorType) else self.widened(o, rank) for o in operands]
-        return self.apply(name, wides, element, properties)
 
     def apply(self, name: str, operands: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
         found = [array_of(o) for o in operands]
@@ -286,7 +269,7 @@ class ElementBuilder(WholeBuilder):
         return translate(self, name, operands, element, properties)
 
     def product_of(self, x: SSAValue, y: SSAValue) -> SSAValue:
-        return self.on("mul", (x, y, self._single(0, i8, [1])), element_of(x), like=2)
+        return self.on("mul", (x, y, self.single(0, i8, [1])), element_of(x), like=2)
 
     def reciprocal(self, x: SSAValue) -> SSAValue:
         if x in self.inverses:
@@ -300,7 +283,7 @@ class ElementBuilder(WholeBuilder):
             self.inverses[found] = x
         return found
 
-    def converted(self, x: SSAValue, element: Attribute) -> SSAValue:
+    def convert(self, x: SSAValue, element: Attribute) -> SSAValue:
         """`tosa.cast`, through 32 bits where TOSA has no direct one."""
         own = element_of(x)
         if own == element:
@@ -308,9 +291,9 @@ class ElementBuilder(WholeBuilder):
         _check_element(own)
         small = {own, element}
         if own == i64 and isinstance(element, AnyFloat):
-            return self.converted(wide.to_float(self, x), element)
+            return self.convert(wide.to_float(self, x), element)
         if element == i64 and isinstance(own, AnyFloat):
-            return wide.from_float(self, self.converted(x, f32))
+            return wide.from_float(self, self.convert(x, f32))
         if i1 in small and small & {dtypes.float16.builtin, dtypes.bfloat16.builtin}:
             x = self.on("cast", (x,), f32)
         elif i64 in small and small & {i8, dtypes.int16.builtin}:
@@ -319,19 +302,19 @@ class ElementBuilder(WholeBuilder):
 
     def joint_sizes(self, values: Sequence[SSAValue]) -> list[Size]:
         """The sizes that values broadcast to."""
-        sizes = self.frames[-1] if self.frames else None
+        sizes = self.b.frames[-1] if self.b.frames else None
         shape = joint(*map(shape_of, values))
         if sizes is not None and len(sizes) == len(shape):
             return [w if s is None else s for s, w in zip(shape, sizes, strict=True)]
-        return [self._dim_of(values, i) if s is None else s for i, s in enumerate(shape)]
+        return [self.dim_of(values, i) if s is None else s for i, s in enumerate(shape)]
 
-    def _dim_of(self, values: Sequence[SSAValue], dim: int) -> SSAValue:
+    def dim_of(self, values: Sequence[SSAValue], dim: int) -> SSAValue:
         value = next(v for v in values if shape_of(v)[dim] is None)
-        return OpBuilder.value(self, tensor.DimOp, (value, self.index(dim)), INDEX)
+        return self.b.emit(tensor.DimOp, (value, self.b.index(dim)), (INDEX,)).results[0]
 
     def spread_lazily(self, value: SSAValue) -> SSAValue:
         """A value of a body that may be a scalar, as a tensor."""
-        return value if isinstance(value.type, TensorType) else self.widened(value, len(self.frames[-1]))
+        return value if isinstance(value.type, TensorType) else self.b.widen(value, len(self.b.frames[-1]))
 
     def splat(self, value: Any, dtype: DType, shape: Sequence[int]) -> SSAValue:
         if dtype.is_complex:
@@ -344,10 +327,10 @@ class ElementBuilder(WholeBuilder):
         elif dtype.is_bool:
             number = bool(number)
         key = ("splat", repr(number), dtype, tuple(shape))
-        found = self._memo.get(key)
+        found = self.memo.get(key)
         if found is None:
             single = rounded(number, dtype.builtin)
-            found = self._memo[key] = self.known(np.broadcast_to(single, tuple(shape)), dtype.builtin)
+            found = self.memo[key] = self.known(np.broadcast_to(single, tuple(shape)), dtype.builtin)
         return found
 
     def dense(self, attr: Attribute, type_: Attribute) -> SSAValue:
@@ -358,15 +341,63 @@ class ElementBuilder(WholeBuilder):
             if is_small(array):
                 return self.known(array, element)
         value = self.make("const", (), type_, {"values": attr})
-        return self.converted(value, i32) if element == i64 and self.narrow else value
+        return self.convert(value, i32) if element == i64 and self.narrow else value
 
     def from_scalar(self, value: SSAValue, dtype: DType) -> SSAValue:
         element = self.held(dtype.builtin)
         if value.type == INDEX:
-            value = self.emit(arith.IndexCastOp, (value,), (element,)).results[0]
+            value = self.b.emit(arith.IndexCastOp, (value,), (element,)).results[0]
         elif value.type != element:
-            value = self.emit(arith.TruncIOp, (value,), (element,)).results[0]
-        return self.emit(tensor.FromElementsOp, (value,), (tensor_type((), element),)).results[0]
+            value = self.b.emit(arith.TruncIOp, (value,), (element,)).results[0]
+        return self.b.emit(tensor.FromElementsOp, (value,), (tensor_type((), element),)).results[0]
+
+    # --- Shapes ---
+
+    broadcast = moves.broadcast
+    reshape = moves.reshape
+    transpose = moves.transpose
+    slice = moves.slice_
+    pad = moves.pad
+    concatenate = moves.concatenate
+
+    def reverse(self, value: SSAValue, dims: Sequence[int]) -> SSAValue:
+        for dim in dims:
+            if shape_of(value)[dim] != 1:
+                value = self.make("reverse", (value,), value.type, {"axis": tosa.axis(dim)})
+        return value
+
+    def iota(self, size: Size) -> SSAValue:
+        if isinstance(size, int):
+            return self.known(np.arange(size), i64)
+        return Counter(tensor_type((None,), self.held(i64)), size).value
+
+    def empty(self, sizes: Sequence[Size], dtype: DType) -> SSAValue:
+        shape = [s for s in sizes if isinstance(s, int)]
+        if len(shape) == len(sizes) and not dtype.is_complex:
+            return self.splat(0, dtype, shape)
+        held = i32 if dtype.builtin == i64 and self.narrow else dtype.builtin
+        return self.nothing([s for s in sizes if isinstance(s, SSAValue)], tensor_type(tuple(map(static, sizes)), held))
+
+    def measure(self, x: Tensor) -> None:
+        if None not in shape_of(x.value):
+            return
+        owner = x.value.owner
+        # In a branch or a loop, the sizes of a tensor outside are made here and not known outside.
+        if (owner if isinstance(owner, Block) else owner.parent) is self.b.block:
+            self.lengths[x.value] = self.b.sizes(x)
+
+    # --- Reductions, products, computed positions ---
+
+    reduce = reductions.reduce
+    contract = reductions.contract
+    window_reduce = reductions.window_reduce
+    load = access.load
+    gather = access.gather
+    scatter = access.scatter
+
+
+TosaBuilder = WholeBuilder[TosaOps]
+"""Runs the bodies of rules as TOSA."""
 
 
 @by_identity

@@ -1,4 +1,4 @@
-"""The verbs of the rules as StableHLO."""
+"""StableHLO's ops on whole tensors, which the verbs of rules are put together from."""
 
 from __future__ import annotations
 
@@ -18,11 +18,13 @@ from flambeau.diagnostics import Unsupported
 from flambeau.dialects import stablehlo
 from flambeau.ir import dtypes
 from flambeau.ir.dtypes import DType
-from flambeau.lowering.builder import INDEX, LoweringBuilder, Size, Tensor, i64_array, static, tensor_type, wrap
+from flambeau.lowering.builder import INDEX, Size, Tensor, i64_array, is_same, static, tensor_type, wrap
 from flambeau.lowering.element import Element
-from flambeau.lowering.stablehlo.vocabulary import CONVERSIONS, RULES, SAME, element_of, flipped
+from flambeau.lowering.stablehlo.vocabulary import CONVERSIONS, RULES, SAME, flipped
+from flambeau.lowering.verbs import Body, Windows, window_lists
 from flambeau.lowering.whole.builder import WholeBuilder
-from flambeau.lowering.whole.values import reduction_of, shape_of
+from flambeau.lowering.whole.target import TargetOps
+from flambeau.lowering.whole.values import element_of, reduction_of, shape_of
 
 _REDUCERS = {
     "add": "add", "mul": "multiply", "max": "maximum", "min": "minimum", "and": "and", "or": "or",
@@ -30,11 +32,13 @@ _REDUCERS = {
 }  # fmt: skip
 
 
-class StablehloBuilder(WholeBuilder):
-    """Builds StableHLO, with its dynamic ops where sizes are not known."""
+class StablehloOps(TargetOps):
+    """The ops of StableHLO, with its dynamic ones where sizes are not known."""
 
-    def __init__(self, block: Block) -> None:
-        super().__init__(block)
+    name = "StableHLO"
+
+    def __init__(self, b: WholeBuilder[Any]) -> None:
+        super().__init__(b)
         self.broadcast_from: dict[SSAValue, SSAValue] = {}
 
     # --- Plumbing ---
@@ -48,7 +52,7 @@ class StablehloBuilder(WholeBuilder):
     ) -> SSAValue:
         """An op whose result has the shape of its last operand."""
         type_ = tensor_type(shape_of(operands[-1]), element)
-        return self.emit(stablehlo.op(name), operands, (type_,), properties or {}).results[0]
+        return self.b.emit(stablehlo.op(name), operands, (type_,), properties or {}).results[0]
 
     def make(
         self,
@@ -59,11 +63,11 @@ class StablehloBuilder(WholeBuilder):
         regions: Sequence[Region] = (),
     ) -> SSAValue:
         """An op with one result."""
-        return self.emit(stablehlo.op(name), operands, (type_,), properties or {}, regions=regions).results[0]
+        return self.b.emit(stablehlo.op(name), operands, (type_,), properties or {}, regions=regions).results[0]
 
     def like(self, value: SSAValue, number: Any) -> SSAValue:
         """A constant of a value's shape and type."""
-        dtype = self.dtype_of(element_of(value))
+        dtype = self.b.dtype_of(element_of(value))
         shape = shape_of(value)
         made = self.splat(number, dtype, [1] * len(shape))
         return self.broadcast(made, [self.dim_of(value, i) for i in range(len(shape))])
@@ -73,17 +77,17 @@ class StablehloBuilder(WholeBuilder):
         return size if size is not None else self._dim(value, dim)
 
     def _dim(self, value: SSAValue, dim: int) -> SSAValue:
-        return LoweringBuilder.value(self, tensor.DimOp, (value, self.index(dim)), INDEX)
+        return self.b.emit(tensor.DimOp, (value, self.b.index(dim)), (INDEX,)).results[0]
 
     def shape_operand(self, sizes: Sequence[Size]) -> SSAValue:
         """Sizes as the operand of a dynamic op."""
         parts = []
         for size in sizes:
             if isinstance(size, int):
-                parts.append(self.constant(size, dtypes.int64))
+                parts.append(self.b.constant(size, dtypes.int64))
             else:
-                parts.append(self.emit(arith.IndexCastOp, (size,), (i64,)).results[0])
-        return self.emit(tensor.FromElementsOp, parts, (TensorType(i64, [len(parts)]),)).results[0]
+                parts.append(self.b.emit(arith.IndexCastOp, (size,), (i64,)).results[0])
+        return self.b.emit(tensor.FromElementsOp, parts, (TensorType(i64, [len(parts)]),)).results[0]
 
     # --- Elements ---
 
@@ -99,15 +103,15 @@ class StablehloBuilder(WholeBuilder):
 
     def splat(self, value: Any, dtype: DType, shape: Sequence[int]) -> SSAValue:
         key = ("splat", repr(value), dtype, tuple(shape))
-        return self._constant_op(key, lambda: _constant(value, dtype, shape))
+        return self.b.constant_op(key, lambda: _constant(value, dtype, shape))
 
     def dense(self, attr: Attribute, type_: Attribute) -> SSAValue:
         return self.make("constant", (), type_, {"value": attr})
 
     def from_scalar(self, value: SSAValue, dtype: DType) -> SSAValue:
         if value.type != dtype.builtin:
-            value = self.emit(arith.IndexCastOp, (value,), (dtype.builtin,)).results[0]
-        return self.emit(tensor.FromElementsOp, (value,), (tensor_type((), dtype.builtin),)).results[0]
+            value = self.b.emit(arith.IndexCastOp, (value,), (dtype.builtin,)).results[0]
+        return self.b.emit(tensor.FromElementsOp, (value,), (tensor_type((), dtype.builtin),)).results[0]
 
     # --- Shapes ---
 
@@ -136,7 +140,7 @@ class StablehloBuilder(WholeBuilder):
         dims["known_nonexpanding_dimensions"] = i64_array(tuple(i for i, d in enumerate(have) if d != 1))
         return self.make("dynamic_broadcast_in_dim", (value, self.shape_operand(sizes)), type_, dims)
 
-    def reshaped(self, value: SSAValue, sizes: Sequence[Size]) -> SSAValue:
+    def reshape(self, value: SSAValue, sizes: Sequence[Size]) -> SSAValue:
         have, wanted = shape_of(value), tuple(map(static, sizes))
         type_ = tensor_type(wanted, element_of(value))
         if have == wanted and have.count(None) <= 1:
@@ -145,17 +149,17 @@ class StablehloBuilder(WholeBuilder):
             return self.make("reshape", (value,), type_)
         return self.make("dynamic_reshape", (value, self.shape_operand(sizes)), type_)
 
-    def transposed(self, value: SSAValue, order: Sequence[int]) -> SSAValue:
+    def transpose(self, value: SSAValue, order: Sequence[int]) -> SSAValue:
         shape = shape_of(value)
         type_ = tensor_type(tuple(shape[i] for i in order), element_of(value))
         return self.make("transpose", (value,), type_, {"permutation": i64_array(tuple(order))})
 
-    def sliced(self, x: Tensor, starts: Sequence[Size], sizes: Sequence[Size], steps: Sequence[Size]) -> SSAValue:
+    def slice(self, x: Tensor, starts: Sequence[Size], sizes: Sequence[Size], steps: Sequence[Size]) -> SSAValue:
         type_ = tensor_type(tuple(map(static, sizes)), element_of(x.value))
-        own = self.sizes(x)
-        reach = [n if k == 1 else self.add(self.mul(self.sub(n, 1), k), 1) for n, k in zip(sizes, steps, strict=True)]
-        limits = [self.add(s, r) for s, r in zip(starts, reach, strict=True)]
-        limits = [n if _same(lim, n) else lim for lim, n in zip(limits, own, strict=True)]
+        b, own = self.b, self.b.sizes(x)
+        reach = [n if k == 1 else b.add(b.mul(b.sub(n, 1), k), 1) for n, k in zip(sizes, steps, strict=True)]
+        limits = [b.add(s, r) for s, r in zip(starts, reach, strict=True)]
+        limits = [n if is_same(lim, n) else lim for lim, n in zip(limits, own, strict=True)]
         groups = (starts, limits, steps)
         if all(isinstance(s, int) for group in groups for s in group) and None not in x.shape:
             names = ("start_indices", "limit_indices", "strides")
@@ -163,9 +167,7 @@ class StablehloBuilder(WholeBuilder):
             return self.make("slice", (x.value,), type_, properties)
         return self.make("real_dynamic_slice", (x.value, *(self.shape_operand(g) for g in groups)), type_)
 
-    def padded(
-        self, x: Tensor, low: Sequence[Size], high: Sequence[Size], value: Any, sizes: Sequence[Size]
-    ) -> SSAValue:
+    def pad(self, x: Tensor, low: Sequence[Size], high: Sequence[Size], value: Any, sizes: Sequence[Size]) -> SSAValue:
         type_ = tensor_type(tuple(map(static, sizes)), element_of(x.value))
         start = self.splat(value, x.dtype, []) if not isinstance(value, SSAValue) else self.from_scalar(value, x.dtype)
         if all(isinstance(p, int) for p in (*low, *high)):
@@ -179,28 +181,25 @@ class StablehloBuilder(WholeBuilder):
         amounts = [self.shape_operand(g) for g in (low, high, zeros)]
         return self.make("dynamic_pad", (x.value, start, *amounts), type_)
 
-    def insert_slice(self, source: Tensor, into: Tensor, starts: Sequence[Size], steps: Sequence[Size]) -> Tensor:
+    def insert_slice(
+        self, source: Tensor, into: Tensor, starts: Sequence[Size], steps: Sequence[Size]
+    ) -> SSAValue | None:
         """`dynamic_update_slice`, where the shapes are known and the slice has no gaps."""
-        if None in (*source.shape, *into.shape) or 0 in source.shape or any(s != 1 for s in steps):
-            return super().insert_slice(source, into, starts, steps)
+        if None in (*source.shape, *into.shape) or any(s != 1 for s in steps):
+            return None
         at = [
             self.splat(s, dtypes.int64, []) if isinstance(s, int) else self.from_scalar(s, dtypes.int64) for s in starts
         ]
-        value = self.make("dynamic_update_slice", (into.value, source.value, *at), into.value.type)
-        return Tensor(value, into.dtype, into._sizes)
+        return self.make("dynamic_update_slice", (into.value, source.value, *at), into.value.type)
 
-    def concatenated(self, values: Sequence[SSAValue], dim: int, type_: Attribute) -> SSAValue:
+    def concatenate(self, values: Sequence[SSAValue], dim: int, type_: Attribute) -> SSAValue:
         full = [v for v in values if shape_of(v)[dim] != 0] or values[:1]
         if len(full) == 1:
-            return self.recast(full[0], type_)
+            return self.cast(full[0], type_)
         return self.make("concatenate", full, type_, {"dimension": IntegerAttr(dim, i64)})
 
-    def reversed(self, x: Tensor, dims: Sequence[int]) -> Tensor:
-        """The same elements in the opposite order along some dims."""
-        if not dims:
-            return x
-        value = self.make("reverse", (x.value,), x.value.type, {"dimensions": i64_array(tuple(dims))})
-        return Tensor(value, x.dtype, x._sizes)
+    def reverse(self, value: SSAValue, dims: Sequence[int]) -> SSAValue:
+        return self.make("reverse", (value,), value.type, {"dimensions": i64_array(tuple(dims))})
 
     def iota(self, size: Size) -> SSAValue:
         type_ = tensor_type((static(size),), i64)
@@ -211,11 +210,11 @@ class StablehloBuilder(WholeBuilder):
 
     # --- Reductions and gathers ---
 
-    def reduced(self, kind: str, value: SSAValue, dims: Sequence[int], init: Any, dtype: DType) -> SSAValue:
+    def reduce(self, kind: str, value: SSAValue, dims: Sequence[int], init: Any, dtype: DType) -> SSAValue:
         if kind in ("maxu", "minu") and not dtype.is_bool:
             # Unsigned numbers in the order of signed ones.
             sign = -(1 << (dtype.bits - 1))
-            signed = self.reduced(kind[:3], flipped(self, value), dims, wrap(int(init) ^ sign, dtype), dtype)
+            signed = self.reduce(kind[:3], flipped(self, value), dims, wrap(int(init) ^ sign, dtype), dtype)
             return flipped(self, signed)
         kind = {"maxu": "or", "minu": "and"}.get(kind, kind)
         name = _REDUCERS.get(kind)
@@ -234,19 +233,19 @@ class StablehloBuilder(WholeBuilder):
         """The region of a reduction: an op on two elements."""
         element = tensor_type((), dtype.builtin)
         block = Block(arg_types=[element, element])
-        outer, self.block = self.block, block
+        outer, self.b.block = self.b.block, block
         try:
             result = self.make(name, tuple(block.args), element)
-            self.emit(stablehlo.op("return"), (result,))
+            self.b.emit(stablehlo.op("return"), (result,))
         finally:
-            self.block = outer
+            self.b.block = outer
         return Region(block)
 
-    def gathered(self, x: Tensor, indices: Sequence[SSAValue], sizes: Sequence[Size]) -> SSAValue:
+    def gather(self, x: Tensor, indices: Sequence[SSAValue], sizes: Sequence[Size]) -> SSAValue:
         rank = len(sizes)
-        columns = [self.reshaped(i, [*sizes, 1]) for i in indices]
+        columns = [self.reshape(i, [*sizes, 1]) for i in indices]
         wanted = tuple(map(static, sizes))
-        joined = self.concatenated(columns, rank, tensor_type((*wanted, len(columns)), i64))
+        joined = self.concatenate(columns, rank, tensor_type((*wanted, len(columns)), i64))
         numbers = stablehlo.gather_dimension_numbers(
             offset_dims=(),
             collapsed_slice_dims=tuple(range(x.rank)),
@@ -262,7 +261,7 @@ class StablehloBuilder(WholeBuilder):
         }
         return self.make("gather", (x.value, joined), tensor_type(wanted, element_of(x.value)), properties)
 
-    def scattered(self, x: Tensor, rows: Tensor, updates: Tensor, combine: str | None) -> Tensor:
+    def scatter(self, x: Tensor, rows: Tensor, updates: Tensor, combine: str | None) -> Tensor:
         """`stablehlo.scatter` of whole rows."""
         numbers = stablehlo.scatter_dimension_numbers(
             update_window_dims=(1,),
@@ -287,23 +286,23 @@ class StablehloBuilder(WholeBuilder):
             "indices_are_sorted": IntegerAttr(0, 1),
             "unique_indices": IntegerAttr(0, 1),
         }
-        places = self.to(self.reshape(rows, [self.size(rows, 0), 1]), dtypes.int32)
+        places = self.b.to(self.b.reshape(rows, [self.b.size(rows, 0), 1]), dtypes.int32)
         operands = (x.value, places.value, updates.value)
         return Tensor(self.make("scatter", operands, x.value.type, properties, [region]), x.dtype, x._sizes)
 
     # --- Contractions and windows ---
 
-    def contract(self, name: str, ins: Sequence[Tensor], sizes: Sequence[Size], properties: Any = None) -> Tensor:
-        """`matmul`, `batch_matmul` and the convolutions, accumulated as PyTorch accumulates."""
+    def contract(self, name: str, ins: Sequence[Tensor], sizes: Sequence[Size], properties: Any) -> Tensor:
+        """`matmul`, `batch_matmul` and the convolutions."""
         dtype = ins[0].dtype.compute
         if any(0 in t.shape for t in ins):
-            return self.full(sizes, 0, dtype)
+            return self.b.full(sizes, 0, dtype)
         if name == "matmul":
             return self.dot(ins[0], ins[1], [], [], [1], [0], sizes, dtype)
         if name == "batch_matmul":
             return self.dot(ins[0], ins[1], [0], [0], [2], [1], sizes, dtype)
         n = ins[0].rank - 2
-        strides, dilations = ([int(v) for v in properties[key].get_values()] for key in ("strides", "dilations"))
+        strides, dilations = window_lists(properties)
         return self.convolve(ins[0], ins[1], strides, [(0, 0)] * n, [1] * n, dilations, 1, sizes, dtype)
 
     def dot(
@@ -352,76 +351,37 @@ class StablehloBuilder(WholeBuilder):
         type_ = tensor_type(tuple(map(static, sizes)), dtype.builtin)
         return Tensor(self.make("convolution", (x.value, weight.value), type_, properties), dtype, sizes)
 
-    def window_reduce(
-        self,
-        x: Tensor,
-        kernel: Sequence[Size],
-        out: Sequence[Size],
-        strides: Sequence[int],
-        dilations: Sequence[int],
-        inits: Sequence[tuple[Any, DType]],
-        body: Any,
-        indexed: bool = False,
-    ) -> list[Tensor]:
-        if indexed or len(inits) != 1 or not all(isinstance(k, int) for k in kernel):
-            # There is an op for constant windows only; what remains is each step of the window in turn.
-            return super().window_reduce(x, kernel, out, strides, dilations, inits, body, indexed)
+    def window_reduce(self, x: Tensor, at: Windows, init: tuple[Any, DType], body: Body) -> Tensor | None:
+        b, kernel = self.b, [k for k in at.kernel if isinstance(k, int)]
+        if len(kernel) < len(at.kernel):
+            # There is an op for constant windows only.
+            return None
         lead = x.rank - len(kernel)
         reach = [
-            self.add(self.mul(self.sub(o, 1), s), self.add(self.mul(self.sub(k, 1), d), 1))
-            for k, o, s, d in zip(kernel, out, strides, dilations, strict=True)
+            b.add(b.mul(b.sub(o, 1), s), b.add(b.mul(b.sub(k, 1), d), 1))
+            for k, o, s, d in zip(kernel, at.out, at.strides, at.dilations, strict=True)
         ]
-        x = self.slice(x, [0] * x.rank, [*self.sizes(x)[:lead], *reach], [1] * x.rank)
-        (init, dtype), sizes = inits[0], self.sizes(x)
-        with self.frame(sizes):
-            result = body(Element(self, x.value, x.dtype), self._accumulator(dtype))
-            reduction = reduction_of(result.value)
+        x = b.slice(x, [0] * x.rank, [*b.sizes(x)[:lead], *reach], [1] * x.rank)
+        (start, dtype), sizes = init, b.sizes(x)
+        with b.frame(sizes):
+            reduction = reduction_of(body(Element(b, x.value, x.dtype), b.accumulator(dtype)).value)
             name = _REDUCERS.get(reduction.kind) if reduction is not None else None
             if reduction is None or name is None:
-                return super().window_reduce(x, kernel, out, strides, dilations, inits, body, indexed)
-            term = self.spread(reduction.term, sizes)
-        return [self.reduce_windows(name, term, dtype, init, kernel, out, strides, dilations, sizes)]
-
-    def reduce_windows(
-        self,
-        name: str,
-        value: SSAValue,
-        dtype: DType,
-        init: Any,
-        kernel: Sequence[Any],
-        out: Sequence[Size],
-        strides: Sequence[int],
-        dilations: Sequence[int],
-        sizes: Sequence[Size],
-    ) -> Tensor:
-        lead = (1,) * (len(sizes) - len(kernel))
-        wanted = [*sizes[: len(lead)], *out]
+                return None
+            term = b.spread(reduction.term, sizes)
+        ones, wanted = (1,) * lead, [*sizes[:lead], *at.out]
         properties: dict[str, Attribute] = {
-            "window_dimensions": i64_array((*lead, *kernel)),
-            "window_strides": i64_array((*lead, *strides)),
-            "window_dilations": i64_array((*lead, *dilations)),
+            "window_dimensions": i64_array((*ones, *kernel)),
+            "window_strides": i64_array((*ones, *at.strides)),
+            "window_dilations": i64_array((*ones, *at.dilations)),
         }
         type_ = tensor_type(tuple(map(static, wanted)), dtype.builtin)
-        start = self.splat(init, dtype, [])
-        region = self.reducer(name, dtype)
-        return Tensor(self.make("reduce_window", (value, start), type_, properties, [region]), dtype, wanted)
+        operands, region = (term, self.splat(start, dtype, [])), self.reducer(name, dtype)
+        return Tensor(self.make("reduce_window", operands, type_, properties, [region]), dtype, wanted)
 
-    def named(self, name: str, ins: Sequence[Tensor], out: Tensor, body: Any, properties: Any = None) -> Tensor:
-        """linalg's poolings as windows."""
-        if not name.startswith("pooling_"):
-            raise Unsupported(f"linalg.{name} in StableHLO")
-        x, window = ins
-        strides, dilations = ([int(v) for v in properties[key].get_values()] for key in ("strides", "dilations"))
-        init = self.fills[out.value]
-        n = window.rank
 
-        def without_window(e: Element, acc: Element) -> Any:
-            return body(e, e, acc)
-
-        sizes = self.sizes(out)
-        return self.window_reduce(
-            x, self.sizes(window), sizes[-n:], strides, dilations, [(init, out.dtype)], without_window
-        )[0]
+StablehloBuilder = WholeBuilder[StablehloOps]
+"""Runs the bodies of rules as StableHLO."""
 
 
 def _constant(value: Any, dtype: DType, shape: Sequence[int]) -> Any:
@@ -440,7 +400,3 @@ def splat_attr(value: Any, dtype: DType, shape: Sequence[int]) -> Attribute:
             type_, [int(bool(value)) if dtype.is_bool else wrap(int(value), dtype)]
         )
     return DenseIntOrFPElementsAttr.from_list(type_, [float(value.real if isinstance(value, complex) else value)])
-
-
-def _same(a: Size, b: Size) -> bool:
-    return a is b or (isinstance(a, int) and isinstance(b, int) and a == b)
