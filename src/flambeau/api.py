@@ -89,22 +89,6 @@ class Module:
 
         return body + resources_text(self.weights)
 
-    def engine_text(self) -> bytes:
-        """The text that IREE compiles: generic form, weights as named parameters."""
-        loads: dict[str, str] = {}
-
-        def load(name: str, type_: str) -> str:
-            loads[name] = type_
-            return f'util.global.load immutable @"{name}" : {type_}'
-
-        text = generic_text(self.op, load)
-        head, rest = text.split("\n", 1)
-        weights = [
-            f'util.global private @"{name}" = #flow.parameter.named<"model"::"{name}"> : {type_}'
-            for name, type_ in loads.items()
-        ]
-        return "\n".join([head, *weights, rest]).encode()
-
     def save(self, path: str | Path) -> None:
         """Write `model.mlir`, and `model.safetensors` with the weights beside it."""
         from flambeau.files import save_module
