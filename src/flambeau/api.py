@@ -224,19 +224,13 @@ def _is_torchscript(model: Any) -> bool:
 
 
 def kept_ops(keep: Collection[str]) -> Callable[[str], bool]:
-    """Which ops a frontend leaves whole: those that somebody downstream has a rule for."""
+    """Tell which ops a frontend leaves whole: those that are named, that we decompose ourselves, or that are simple."""
     from flambeau.dialects.torch.schema import selects
-    from flambeau.lowering.linalg.lower import rules
-    from flambeau.lowering.scalars import SCALAR_RULES
+    from flambeau.frontends.expanded import is_whole
     from flambeau.passes.pipelines import decomposed_ops
 
-    tables = (rules(), SCALAR_RULES, decomposed_ops())
-    is_named = selects(keep)
-
-    def kept(name: str) -> bool:
-        return is_named(name) or any(name in table for table in tables)
-
-    return kept
+    table, is_named = decomposed_ops(), selects(keep)
+    return lambda name: is_named(name) or name in table or is_whole(name)
 
 
 def check_names(keep: Collection[str]) -> None:
