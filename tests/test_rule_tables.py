@@ -56,7 +56,7 @@ def test_a_second_rule_for_an_op_is_refused() -> None:
 
 
 def test_what_pytorch_takes_apart_at_import_is_what_we_have_nothing_for() -> None:
-    """`raw` does not depend on the rules of linalg: which ops are expanded is a list, and this holds the two together."""
+    """`raw` does not depend on the rules of linalg: what is expanded is a list, and this holds both together."""
     ours = {*linalg_rules(), *decompositions(), *SCALAR_RULES}
     assert sorted(EXPANDED & ours) == []
     of_tensors = [n for n in infer_rules() if (s := registry.schema(n)) and any(a.type.is_tensor for a in s.arguments)]
