@@ -131,5 +131,5 @@ def test_every_page_is_in_the_navigation() -> None:
 
 def test_links_between_pages_lead_somewhere() -> None:
     for page in PAGES:
-        for target in re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", page.read_text()):
+        for target in re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", _FENCE.sub("", page.read_text())):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"

@@ -7,6 +7,7 @@ import inspect
 import pytest
 
 from flambeau.dialects.torch import registry
+from flambeau.frontends.expanded import EXPANDED, is_whole
 from flambeau.infer.builder import rules as infer_rules
 from flambeau.ir.conversion import RuleTable
 from flambeau.lowering.linalg.lower import rules as linalg_rules
@@ -52,3 +53,11 @@ def test_a_second_rule_for_an_op_is_refused() -> None:
     table("aten.relu")(lambda b, x: x)
     with pytest.raises(ValueError, match=r"two rules for aten\.relu"):
         table("aten.relu")(lambda b, x: x)
+
+
+def test_what_pytorch_takes_apart_at_import_is_what_we_have_nothing_for() -> None:
+    """`raw` does not depend on the rules of linalg: what is expanded is a list, and this holds both together."""
+    ours = {*linalg_rules(), *decompositions(), *SCALAR_RULES}
+    assert sorted(EXPANDED & ours) == []
+    of_tensors = [n for n in infer_rules() if (s := registry.schema(n)) and any(a.type.is_tensor for a in s.arguments)]
+    assert [name for name in of_tensors if is_whole(name) and name not in ours] == []

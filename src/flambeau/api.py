@@ -89,22 +89,6 @@ class Module:
 
         return body + resources_text(self.weights)
 
-    def engine_text(self) -> bytes:
-        """The text that IREE compiles: generic form, weights as named parameters."""
-        loads: dict[str, str] = {}
-
-        def load(name: str, type_: str) -> str:
-            loads[name] = type_
-            return f'util.global.load immutable @"{name}" : {type_}'
-
-        text = generic_text(self.op, load)
-        head, rest = text.split("\n", 1)
-        weights = [
-            f'util.global private @"{name}" = #flow.parameter.named<"model"::"{name}"> : {type_}'
-            for name, type_ in loads.items()
-        ]
-        return "\n".join([head, *weights, rest]).encode()
-
     def save(self, path: str | Path) -> None:
         """Write `model.mlir`, and `model.safetensors` with the weights beside it."""
         from flambeau.files import save_module
@@ -240,19 +224,13 @@ def _is_torchscript(model: Any) -> bool:
 
 
 def kept_ops(keep: Collection[str]) -> Callable[[str], bool]:
-    """Which ops a frontend leaves whole: those that somebody downstream has a rule for."""
+    """Tell which ops a frontend leaves whole: those that are named, that we decompose ourselves, or that are simple."""
     from flambeau.dialects.torch.schema import selects
-    from flambeau.lowering.linalg.lower import rules
-    from flambeau.lowering.scalars import SCALAR_RULES
+    from flambeau.frontends.expanded import is_whole
     from flambeau.passes.pipelines import decomposed_ops
 
-    tables = (rules(), SCALAR_RULES, decomposed_ops())
-    is_named = selects(keep)
-
-    def kept(name: str) -> bool:
-        return is_named(name) or any(name in table for table in tables)
-
-    return kept
+    table, is_named = decomposed_ops(), selects(keep)
+    return lambda name: is_named(name) or name in table or is_whole(name)
 
 
 def check_names(keep: Collection[str]) -> None:

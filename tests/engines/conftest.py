@@ -171,8 +171,9 @@ class HandWritten:
     signatures: dict[str, Signature]
     weights: dict[str, Any] = field(default_factory=dict)
 
-    def engine_text(self) -> bytes:
-        return (MAPS + self.text).encode()
+    @property
+    def op(self) -> str:
+        return MAPS + self.text
 
 
 def signature(*names: str, results: int = 1, **fields: Any) -> Signature:

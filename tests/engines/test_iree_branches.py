@@ -19,6 +19,7 @@ from flambeau.engines.iree.growing import is_growing_loop
 from flambeau.engines.iree.loops import Structured, with_branches
 from flambeau.engines.iree.registers import passes_narrow_numbers, widen_arguments
 from flambeau.files import signature_of
+from flambeau.ir.printing import generic_text
 
 TARGETS = ("linalg-on-tensors", "stablehlo", "tosa")
 
@@ -205,8 +206,7 @@ def run_text(text: str, *arguments: Any, rewritten: bool = False, need: Callable
         widen_arguments(op)
     (function,) = op.ops
     signatures = {"main": signature_of(function)}  # type: ignore[arg-type]
-    module = flambeau.Module(op, flambeau.ir.module.Weights(), signatures, flambeau.OutputType.LINALG_ON_TENSORS)
-    artefact = compile_mlir(module.engine_text(), profile="quick")
+    artefact = compile_mlir(generic_text(op).encode(), profile="quick")
     return IreeExecutable(artefact.vmfb, {}, signatures, device="local-sync")(*arguments)
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from io import StringIO
 
-from xdsl.dialects.builtin import DenseResourceAttr, ModuleOp, UnregisteredOp
+from xdsl.dialects.builtin import ModuleOp, UnregisteredOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.printer import Printer
 
@@ -17,23 +16,15 @@ def pretty_text(module: ModuleOp, locations: bool = False) -> str:
     return out.getvalue() + "\n"
 
 
-def generic_text(module: ModuleOp, resource: Callable[[str, str], str] | None = None) -> str:
-    """The module in generic form, which every MLIR reads.
-
-    `resource(name, type)` may give other text for ops that load a weight, which are constants otherwise.
-    """
-    return _GenericPrinter(resource).module(module)
-
-
-_CONSTANTS = {"arith.constant": "value", "stablehlo.constant": "value", "tosa.const": "values"}
-"""Ops that may hold a weight, with the property that does."""
+def generic_text(module: ModuleOp) -> str:
+    """The module in generic form, which every MLIR reads."""
+    return _GenericPrinter().module(module)
 
 
 class _GenericPrinter:
     """xDSL's printer spends most of its time on types that it has printed before; this one remembers them."""
 
-    def __init__(self, resource: Callable[[str, str], str] | None) -> None:
-        self.resource = resource
+    def __init__(self) -> None:
         self.lines: list[str] = []
         self.names: dict[SSAValue, str] = {}
         self.blocks: dict[Block, str] = {}
@@ -64,12 +55,6 @@ class _GenericPrinter:
     def op(self, op: Operation, indent: str) -> None:
         results = ", ".join(map(self.name, op.results))
         head = f"{indent}{results} = " if results else indent
-        if self.resource is not None and op.name in _CONSTANTS:
-            value = op.properties.get(_CONSTANTS[op.name])
-            if isinstance(value, DenseResourceAttr):
-                text = self.resource(value.resource_handle.data, self.attribute(value.type))
-                self.lines.append(head + text)
-                return
         op_name = op.op_name.data if isinstance(op, UnregisteredOp) else op.name
         head += f'"{op_name}"({", ".join(map(self.name, op.operands))})'
         if op.successors:

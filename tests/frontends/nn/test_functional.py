@@ -271,8 +271,10 @@ def test_mistakes() -> None:
     fails(lambda x: f.scaled_dot_product_attention(x, x, x, dropout_p=0.1), NotImplementedError, "random numbers")
     fails(lambda x: f.embedding_bag(x, x), ValueError, "input of 2 dims, or input of 1 dim and offsets")
     fails(lambda x: f.embedding_bag(x, x, mode="most"), ValueError, "one of sum, mean or max")
-    with pytest.raises(ValueError, match="sizes that are known"):
-        flambeau.trace(lambda x: f.interpolate(x, 3, mode="bicubic"), nn.TensorSpec([2, 3, None, 5]))
+    small = nn.TensorSpec([2, 3, None, 5])
+    smooth = flambeau.trace(lambda x: f.interpolate(x, 3, mode="bicubic", antialias=True), small)
+    with pytest.raises(flambeau.CompileError, match="antialiasing to or from a size that only the run time knows"):
+        flambeau.compile(smooth)
     with pytest.raises(ValueError, match="ctc_loss is unrolled"):
         flambeau.trace(
             lambda x, y: f.ctc_loss(x, y, [3], [2]), nn.TensorSpec([None, 1, 5]), nn.TensorSpec([1, 2], "i64")

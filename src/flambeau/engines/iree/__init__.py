@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from flambeau.engines.errors import EngineError
@@ -34,6 +33,7 @@ class IreeEngine:
             from flambeau.engines.iree.compiler import compile_mlir
             from flambeau.engines.iree.executable import IreeExecutable
             from flambeau.engines.iree.prepare import for_iree
+            from flambeau.ir.printing import generic_text
         except ImportError as error:
             raise EngineError(
                 f"the engine 'iree' needs `pip install iree-base-compiler iree-base-runtime`: {error}"
@@ -45,11 +45,10 @@ class IreeEngine:
                 'lower it first, load(flambeau.compile(module, output_type="linalg-on-tensors"))'
             )
         start = time.perf_counter()
-        if isinstance(program := getattr(module, "op", None), ModuleOp):
-            module = replace(module, op=for_iree(program))
-        source = module.engine_text()
+        # A program that is text already, written by hand, is taken as it is.
+        source = generic_text(for_iree(module.op)) if isinstance(module.op, ModuleOp) else str(module.op)
         printed = time.perf_counter()
-        artefact = compile_mlir(source, profile=profile, use_cache=cache)
+        artefact = compile_mlir(source.encode(), profile=profile, use_cache=cache)
         compiled = time.perf_counter()
         executable = IreeExecutable(
             artefact.vmfb, module.weights, module.signatures, device=device, profile=artefact.profile

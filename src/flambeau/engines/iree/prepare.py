@@ -30,6 +30,7 @@ from flambeau.engines.iree.constants import constants_to_tensors
 from flambeau.engines.iree.growing import is_growing_loop
 from flambeau.engines.iree.guards import check_sizes_first
 from flambeau.engines.iree.loops import is_loop_on_tensors, with_branches
+from flambeau.engines.iree.parameters import weights_to_parameters
 from flambeau.engines.iree.registers import passes_narrow_numbers, widen_arguments
 
 REWRITES: tuple[Callable[[ModuleOp], ModuleOp], ...] = (
@@ -59,8 +60,8 @@ REWRITES: tuple[Callable[[ModuleOp], ModuleOp], ...] = (
 
 
 def for_iree(module: ModuleOp) -> ModuleOp:
-    """The module itself, or a copy without the ops that IREE does not take."""
-    for rewrite in REWRITES:
+    """The module itself, or a copy without the ops that IREE does not take; its weights are parameters."""
+    for rewrite in (*REWRITES, weights_to_parameters):
         module = rewrite(module)
     flat = with_branches(module, is_loop_on_tensors, is_growing_loop, passes_narrow_numbers)
     if flat is not module:

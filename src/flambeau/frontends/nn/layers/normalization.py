@@ -17,15 +17,13 @@ __all__ = [
 ]  # fmt: skip
 
 
-class _Affine(Module):
-    """Scales and shifts of a shape, where they are wanted."""
-
-    def _hold(self, shape: Any, weight: bool, bias: bool, dtype: Any) -> None:
-        self.register_parameter("weight", Parameter(float_array(np.ones(shape), dtype)) if weight else None)
-        self.register_parameter("bias", Parameter(float_array(np.zeros(shape), dtype)) if weight and bias else None)
+def _add_affine(module: Module, shape: Any, weight: bool, bias: bool, dtype: Any) -> None:
+    """Give a module a scale `weight` and a shift `bias` of a shape, or None where they are not wanted."""
+    module.register_parameter("weight", Parameter(float_array(np.ones(shape), dtype)) if weight else None)
+    module.register_parameter("bias", Parameter(float_array(np.zeros(shape), dtype)) if weight and bias else None)
 
 
-class _Running(_Affine):
+class _Running(Module):
     """What keeps running statistics of its channels."""
 
     ranks: ClassVar[tuple[int, ...]]
@@ -37,7 +35,7 @@ class _Running(_Affine):
     ) -> None:  # fmt: skip
         self.num_features, self.eps, self.momentum = num_features, eps, momentum
         self.affine, self.track_running_stats = affine, track_running_stats
-        self._hold(num_features, affine, bias, dtype)
+        _add_affine(self, num_features, affine, bias, dtype)
         kept = track_running_stats
         self.register_buffer("running_mean", float_array(np.zeros(num_features), dtype) if kept else None)
         self.register_buffer("running_var", float_array(np.ones(num_features), dtype) if kept else None)
@@ -140,7 +138,7 @@ class InstanceNorm3d(_InstanceNorm):
     ranks = (4, 5)
 
 
-class GroupNorm(_Affine):
+class GroupNorm(Module):
     """Normalisation of groups of channels."""
 
     def __init__(
@@ -151,7 +149,7 @@ class GroupNorm(_Affine):
         if num_channels % num_groups:
             raise ValueError("num_channels must be divisible by num_groups")
         self.num_groups, self.num_channels, self.eps, self.affine = num_groups, num_channels, eps, affine
-        self._hold(num_channels, affine, bias, dtype)
+        _add_affine(self, num_channels, affine, bias, dtype)
 
     def forward(self, input: Any) -> Any:
         return F.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
@@ -161,7 +159,7 @@ class GroupNorm(_Affine):
         return f"{text}, bias={self.affine and self.bias is not None}"
 
 
-class LayerNorm(_Affine):
+class LayerNorm(Module):
     """Normalisation over the last dims."""
 
     def __init__(
@@ -171,7 +169,7 @@ class LayerNorm(_Affine):
         super().__init__()
         self.normalized_shape, self.eps = each_dim(normalized_shape, 1), eps
         self.elementwise_affine = elementwise_affine
-        self._hold(self.normalized_shape, elementwise_affine, bias, dtype)
+        _add_affine(self, self.normalized_shape, elementwise_affine, bias, dtype)
 
     def forward(self, input: Any) -> Any:
         return F.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
@@ -181,7 +179,7 @@ class LayerNorm(_Affine):
         return f"{text}, bias={self.bias is not None}"
 
 
-class RMSNorm(_Affine):
+class RMSNorm(Module):
     """Division by the root of the mean square over the last dims."""
 
     def __init__(
@@ -191,7 +189,7 @@ class RMSNorm(_Affine):
         super().__init__()
         self.normalized_shape, self.eps = each_dim(normalized_shape, 1), eps
         self.elementwise_affine = elementwise_affine
-        self._hold(self.normalized_shape, elementwise_affine, False, dtype)
+        _add_affine(self, self.normalized_shape, elementwise_affine, False, dtype)
         del self.bias
 
     def forward(self, input: Any) -> Any:
