@@ -21,7 +21,7 @@ BASE = ("diagnostics", "python_files")
 ON_TOP = ("testing", "explorer")
 """Folders that use the package as its users do, and so may import its public API."""
 TORCH_FREE = ("ir", "dialects", "infer", "passes", "lowering", "frontends.nn")
-MAX_LINES = 700
+MAX_LINES, MAX_FUNCTION, MAX_CLASSES = 500, 60, 4
 
 
 def files() -> list[Path]:
@@ -178,6 +178,32 @@ def test_public_names() -> None:
 def test_no_file_is_long() -> None:
     long = {str(p.relative_to(ROOT)): n for p in files() if (n := len(p.read_text().splitlines())) > MAX_LINES}
     assert not long
+
+
+def test_no_function_is_long() -> None:
+    long = {
+        f"{p.relative_to(ROOT)}: {node.name}": lines
+        for p in files()
+        for node in ast.walk(ast.parse(p.read_text()))
+        if isinstance(node, ast.FunctionDef) and (lines := (node.end_lineno or 0) - node.lineno + 1) > MAX_FUNCTION
+    }
+    assert not long
+
+
+def test_no_chain_of_classes_is_deep() -> None:
+    """A class, and those of ours that it inherits from, one above the other."""
+    bases: dict[str, set[str]] = {}
+    for path in files():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                heads = [b.value if isinstance(b, ast.Subscript) else b for b in node.bases]
+                names = {b.id if isinstance(b, ast.Name) else getattr(b, "attr", "") for b in heads}
+                bases.setdefault(node.name, set()).update(names - {node.name})
+
+    def depth(name: str) -> int:
+        return 1 + max(map(depth, bases[name] & bases.keys()), default=0)
+
+    assert {name: depth(name) for name in bases if depth(name) > MAX_CLASSES} == {}
 
 
 def test_no_file_is_a_drawer() -> None:
