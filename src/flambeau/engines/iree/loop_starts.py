@@ -8,72 +8,50 @@ in it each begins: the second loop gets the tensor of the first, or both overlap
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from xdsl.dialects import arith, scf, tensor
 from xdsl.dialects.builtin import ModuleOp, TensorType
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir import SSAValue
 
+from flambeau.engines.iree.growing import is_growing_loop
 from flambeau.engines.iree.rewriting import Rewrite, builder_before, dtype_of
-from flambeau.ir import dtypes
 from flambeau.lowering.builder import Tensor
-from flambeau.lowering.element import Element
+from flambeau.lowering.linalg.builder import LinalgBuilder
 
 
 def _found(module: ModuleOp) -> Iterator[scf.ForOp]:
-    return (op for op in module.walk() if isinstance(op, scf.ForOp) and [*_starts(op)])
+    return (
+        op for op in module.walk() if isinstance(op, scf.ForOp) and not is_growing_loop(op) and [*_computed_starts(op)]
+    )
 
 
-def _starts(op: scf.ForOp) -> Iterator[int]:
-    """The carried tensors that are computed before the loop, and of which it only reads single elements."""
-    for i, (start, carried) in enumerate(zip(op.iter_args, op.body.block.args[1:], strict=True)):
-        is_computed = isinstance(start.type, TensorType) and not isinstance(start.owner, tensor.EmptyOp)
-        if is_computed and all(isinstance(use.operation, tensor.ExtractOp) for use in carried.uses):
+def _computed_starts(op: scf.ForOp) -> Iterator[int]:
+    """The carried tensors that are computed before the loop."""
+    for i, start in enumerate(op.iter_args):
+        if isinstance(start.type, TensorType) and not isinstance(start.owner, tensor.EmptyOp):
             yield i
 
 
 def _start_empty(op: scf.ForOp) -> None:
-    b = builder_before(op)
-    body = op.body.block
-    first_op = body.first_op
-    assert first_op is not None
-    inside = builder_before(first_op)
-    is_first = inside.compare("eq", body.args[0], op.lb)
-    runs = b.compare("slt", op.lb, op.ub)
-    assert isinstance(is_first, SSAValue)
-    assert isinstance(runs, SSAValue)
-    following = op.next_op
+    b, body, following = builder_before(op), op.body.block, op.next_op
+    assert body.first_op is not None
     assert following is not None
-    behind = builder_before(following)
-    for i in list(_starts(op)):
+    inside, behind = builder_before(body.first_op), builder_before(following)
+    is_first, runs = inside.compare("eq", body.args[0], op.lb), b.compare("slt", op.lb, op.ub)
+    for i in list(_computed_starts(op)):
         start = Tensor(op.iter_args[i], dtype_of(op.iter_args[i]))
-        sizes = b.sizes(start)
-        op.operands[3 + i] = b.empty(sizes, start.dtype).value
-        for use in list(body.args[1 + i].uses):
-            _read(use.operation, start, is_first)
-        result = op.results[i]
-        users = list(result.uses)
-        made = behind.elementwise(
-            [start, Tensor(result, start.dtype, sizes)],
-            lambda old, new: Element(behind, runs, dtypes.bool_).select(new, old),
-            start.dtype,
-            sizes,
-        )
-        for use in users:
-            use.operation.operands[use.index] = made.value
+        op.operands[3 + i] = b.empty(b.sizes(start), start.dtype).value
+        _choose(inside, is_first, start.value, body.args[1 + i], body.args[1 + i])
+        _choose(behind, runs, op.results[i], start.value, op.results[i])
 
 
-def _read(extract: Operation, start: Tensor, is_first: SSAValue) -> None:
-    """Let the first turn take an element from the tensor that the loop started with."""
-    block = extract.parent
-    assert isinstance(block, Block)
-    early = tensor.ExtractOp(start.value, extract.operands[1:], extract.results[0].type)
-    choice = arith.SelectOp(is_first, early.results[0], extract.results[0])
-    for new in (choice, early):
-        new.location = extract.location
-        block.insert_op_after(new, extract)
-    for use in list(extract.results[0].uses):
-        if use.operation is not choice:
-            use.operation.operands[use.index] = choice.results[0]
+def _choose(b: LinalgBuilder, condition: Any, one: SSAValue, other: SSAValue, replaced: SSAValue) -> None:
+    """Let the users of a value have one of two tensors instead."""
+    uses = list(replaced.uses)
+    chosen = b.value(arith.SelectOp, (condition, one, other), replaced.type)
+    for use in uses:
+        use.operation.operands[use.index] = chosen
 
 
 REWRITE = Rewrite(_found, _start_empty)
