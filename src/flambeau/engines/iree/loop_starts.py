@@ -12,7 +12,7 @@ from typing import Any
 
 from xdsl.dialects import arith, scf, tensor
 from xdsl.dialects.builtin import ModuleOp, TensorType
-from xdsl.ir import SSAValue
+from xdsl.ir import Block, Region, SSAValue
 
 from flambeau.engines.iree.growing import is_growing_loop
 from flambeau.engines.iree.rewriting import Rewrite, builder_before, dtype_of
@@ -34,22 +34,31 @@ def _computed_starts(op: scf.ForOp) -> Iterator[int]:
 
 
 def _start_empty(op: scf.ForOp) -> None:
-    b, body, following = builder_before(op), op.body.block, op.next_op
+    """Start without contents. What does not run at all gives what it would have started with, by a branch."""
+    b, body = builder_before(op), op.body.block
     assert body.first_op is not None
-    assert following is not None
-    inside, behind = builder_before(body.first_op), builder_before(following)
-    is_first, runs = inside.compare("eq", body.args[0], op.lb), b.compare("slt", op.lb, op.ub)
+    inside = builder_before(body.first_op)
+    starts, is_first = list(op.iter_args), inside.compare("eq", body.args[0], op.lb)
+    runs = b.compare("slt", op.lb, op.ub)
+    assert isinstance(runs, SSAValue)
     for i in list(_computed_starts(op)):
-        start = Tensor(op.iter_args[i], dtype_of(op.iter_args[i]))
+        start = Tensor(starts[i], dtype_of(starts[i]))
         op.operands[3 + i] = b.empty(b.sizes(start), start.dtype).value
-        _choose(inside, is_first, start.value, body.args[1 + i], body.args[1 + i])
-        _choose(behind, runs, op.results[i], start.value, op.results[i])
+        _choose(inside, is_first, start.value, body.args[1 + i])
+    branch = scf.IfOp(runs, [v.type for v in op.results], Region(Block()), Region(Block([scf.YieldOp(*starts)])))
+    branch.location = op.location
+    assert op.parent is not None
+    op.parent.insert_op_before(branch, op)
+    for old, new in zip(op.results, branch.results, strict=True):
+        old.replace_all_uses_with(new)
+    op.parent.detach_op(op)
+    branch.true_region.block.add_ops([op, scf.YieldOp(*op.results)])
 
 
-def _choose(b: LinalgBuilder, condition: Any, one: SSAValue, other: SSAValue, replaced: SSAValue) -> None:
-    """Let the users of a value have one of two tensors instead."""
-    uses = list(replaced.uses)
-    chosen = b.value(arith.SelectOp, (condition, one, other), replaced.type)
+def _choose(b: LinalgBuilder, condition: Any, start: SSAValue, carried: SSAValue) -> None:
+    """Let what a turn reads be the start in the first one, and else what is carried."""
+    uses = list(carried.uses)
+    chosen = b.value(arith.SelectOp, (condition, start, carried), carried.type)
     for use in uses:
         use.operation.operands[use.index] = chosen
 
