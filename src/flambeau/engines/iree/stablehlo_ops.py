@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import Any
@@ -16,11 +15,13 @@ from flambeau.engines.errors import EngineError
 from flambeau.engines.iree.rewriting import Rewrite, builder_before, dtype_of
 from flambeau.ir import dtypes
 from flambeau.lowering.builder import Size, Tensor
+from flambeau.lowering.combining import JOINS
 from flambeau.lowering.element import Element
 from flambeau.lowering.linalg.builder import LinalgBuilder
 from flambeau.lowering.linalg.conv import convolve_padded
 from flambeau.lowering.linalg.pad import resize_border
 from flambeau.lowering.slices import spread
+from flambeau.lowering.stablehlo.ops import REDUCERS
 from flambeau.lowering.verbs import Windows
 from flambeau.lowering.whole.values import shape_of
 
@@ -161,12 +162,12 @@ def _is_awkward_window(op: Operation) -> bool:
     window: Any = op.properties["window_dimensions"]
     plain = not {"padding", "base_dilations"} & op.properties.keys()
     single = any(k > 1 and size == 1 for k, size in zip(window.get_values(), shape_of(op.results[0]), strict=True))
-    return plain and len(op.results) == 1 and (single or _is_dynamic(op)) and _reducer(op) is not None
+    return plain and len(op.results) == 1 and (single or _is_dynamic(op)) and kind_of(op) is not None
 
 
 def _windows(b: LinalgBuilder, op: Operation) -> Tensor:
-    x, combine = _operand(op, 0), _reducer(op)
-    assert combine is not None
+    x, kind = _operand(op, 0), kind_of(op)
+    assert kind is not None
     kernel, strides, dilations = (
         _numbers(op, f"window_{name}", x.rank) for name in ("dimensions", "strides", "dilations")
     )
@@ -177,19 +178,16 @@ def _windows(b: LinalgBuilder, op: Operation) -> Tensor:
     ]
     start = Element(b, b.value(tensor.ExtractOp, (op.operands[1],), x.dtype.builtin), x.dtype)
     at = Windows(kernel[lead:], out[lead:], strides[lead:], dilations[lead:])
-    return b.window_reduce(x, at, [(start, x.dtype)], combine)[0]
+    return b.window_reduce(x, at, [(start, x.dtype)], JOINS[kind])[0]
 
 
-_REDUCERS: dict[str, Callable[[Element, Element], Element]] = {
-    "stablehlo.add": operator.add, "stablehlo.multiply": operator.mul, "stablehlo.maximum": Element.maximum,
-    "stablehlo.minimum": Element.minimum, "stablehlo.and": operator.and_, "stablehlo.or": operator.or_,
-}  # fmt: skip
+_KINDS = {f"stablehlo.{name}": kind for kind, name in REDUCERS.items()}
 
 
-def _reducer(op: Operation) -> Callable[[Element, Element], Element] | None:
-    """What the region of an op does to two elements; None where that is more than one op."""
+def kind_of(op: Operation) -> str | None:
+    """How the region of a reduction or scatter combines two elements: a kind of `JOINS`; None for other regions."""
     inner = list(op.regions[0].block.ops)
-    return _REDUCERS.get(inner[0].name) if len(inner) == 2 else None
+    return _KINDS.get(inner[0].name) if len(inner) == 2 else None
 
 
 def _operand(op: Operation, index: int) -> Tensor:

@@ -26,10 +26,28 @@ from flambeau.lowering.whole.builder import WholeBuilder
 from flambeau.lowering.whole.target import TargetOps
 from flambeau.lowering.whole.values import element_of, reduction_of, shape_of
 
-_REDUCERS = {
+REDUCERS = {
     "add": "add", "mul": "multiply", "max": "maximum", "min": "minimum", "and": "and", "or": "or",
     "xor": "xor",
 }  # fmt: skip
+"""The ops that combine two elements, by their kind in `combining.JOINS`."""
+
+ROWS = stablehlo.scatter_dimension_numbers(
+    update_window_dims=(1,),
+    inserted_window_dims=(0,),
+    input_batching_dims=(),
+    scatter_indices_batching_dims=(),
+    scatter_dims_to_operand_dims=(0,),
+    index_vector_dim=1,
+)
+"""A scatter of rows [updates, width] into [rows, width], at indices [updates, 1]."""
+
+
+def overwriting(dtype: DType) -> Region:
+    """Make the region of a scatter in which the update wins."""
+    block = Block(arg_types=[tensor_type((), dtype.builtin)] * 2)
+    block.add_op(stablehlo.op("return").create(operands=[block.args[1]]))
+    return Region(block)
 
 
 class StablehloOps(TargetOps):
@@ -217,7 +235,7 @@ class StablehloOps(TargetOps):
             signed = self.reduce(kind[:3], flipped(self, value), dims, wrap(int(init) ^ sign, dtype), dtype)
             return flipped(self, signed)
         kind = {"maxu": "or", "minu": "and"}.get(kind, kind)
-        name = _REDUCERS.get(kind)
+        name = REDUCERS.get(kind)
         if name is None:
             raise Unsupported(f"a reduction ({kind}) of {dtype}")
         if dtype.is_bool and name in ("add", "multiply"):
@@ -263,26 +281,15 @@ class StablehloOps(TargetOps):
 
     def scatter(self, x: Tensor, rows: Tensor, updates: Tensor, combine: str | None) -> Tensor:
         """`stablehlo.scatter` of whole rows."""
-        numbers = stablehlo.scatter_dimension_numbers(
-            update_window_dims=(1,),
-            inserted_window_dims=(0,),
-            input_batching_dims=(),
-            scatter_indices_batching_dims=(),
-            scatter_dims_to_operand_dims=(0,),
-            index_vector_dim=1,
-        )
-        element = tensor_type((), x.dtype.builtin)
         if combine is None:
-            block = Block(arg_types=[element, element])
-            block.add_op(stablehlo.op("return").create(operands=[block.args[1]]))
-            region = Region(block)
+            region = overwriting(x.dtype)
         else:
-            name = _REDUCERS[combine]
+            name = REDUCERS[combine]
             region = self.reducer(
                 {"add": "or", "multiply": "and"}.get(name, name) if x.dtype.is_bool else name, x.dtype
             )
         properties: dict[str, Attribute] = {
-            "scatter_dimension_numbers": numbers,
+            "scatter_dimension_numbers": ROWS,
             "indices_are_sorted": IntegerAttr(0, 1),
             "unique_indices": IntegerAttr(0, 1),
         }
@@ -365,7 +372,7 @@ class StablehloOps(TargetOps):
         (start, dtype), sizes = init, b.sizes(x)
         with b.frame(sizes):
             reduction = reduction_of(body(Element(b, x.value, x.dtype), b.accumulator(dtype)).value)
-            name = _REDUCERS.get(reduction.kind) if reduction is not None else None
+            name = REDUCERS.get(reduction.kind) if reduction is not None else None
             if reduction is None or name is None:
                 return None
             term = b.spread(reduction.term, sizes)

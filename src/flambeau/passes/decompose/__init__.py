@@ -82,9 +82,7 @@ class Decomposition(Conversion):
         """The op stays as it is."""
 
 
-PRIMITIVES = frozenset(
-    {"aten.sort", "aten.sort.stable", "aten._fft_c2c", "aten._fft_r2c", "aten._fft_c2r"}
-)  # fmt: skip
+PRIMITIVES = frozenset({"aten.sort", "aten.sort.stable", "aten._fft_c2c", "aten._fft_r2c", "aten._fft_c2r"})
 """Ops that the backend contract admits whole, though they have a decomposition: some targets have an op for them."""
 
 
