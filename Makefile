@@ -11,6 +11,8 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check 
 INSTALLED := .venv/.installed
 LIGHT := .venv-light
 SOURCES := src tests bench examples
+# The tests of a file share what they compile, so one worker runs them all; files come in the order of tests/conftest.py.
+BY_FILE := --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -24,10 +26,10 @@ demo: $(INSTALLED) ## Compile a ResNet-50 and an OPT-125M, run them on IREE, com
 
 test: browser ## Check the sources (lint), then run all tests (ARGS="-k bert" selects)
 	@$(MAKE) --no-print-directory -j 2 lint light  # each has an environment to install
-	@$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup $(ARGS)
+	@$(BIN)/python -m pytest -n $(JOBS) $(BY_FILE) $(ARGS)
 
 unit: $(INSTALLED) ## Run the tests that need no engine, in two minutes (ARGS="-k schema" selects)
-	@$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup --unit --quiet $(ARGS)
+	@$(BIN)/python -m pytest -n $(JOBS) $(BY_FILE) --unit --quiet $(ARGS)
 
 light: $(LIGHT)/.installed ## Test the frontend that needs no PyTorch in an environment without it
 	@$(LIGHT)/bin/python -c 'import importlib.util, sys; sys.exit(bool(importlib.util.find_spec("torch")))'
@@ -56,7 +58,9 @@ bench: $(INSTALLED) ## Measure compile time and memory beside torch-mlir (ARGS="
 	@$(BIN)/python bench/compile.py $(ARGS)
 	@$(BIN)/python bench/passes.py $(ARGS)
 	@$(BIN)/python bench/targets.py $(ARGS)
-# How fast models run takes minutes for each: `.venv/bin/python bench/run.py`.
+	@$(BIN)/python bench/calls.py $(ARGS)
+# How fast models, ops and samplers run takes minutes for each: `.venv/bin/python bench/run.py`, `ops.py`, `sampler.py`.
+# `engine_bugs.py --check` is for a new version of IREE: it fails when a program that we rewrite is no longer slow.
 
 docs: $(INSTALLED) ## Build the documentation into site/
 	@$(BIN)/mkdocs build --quiet --strict
@@ -73,5 +77,5 @@ $(LIGHT)/.installed: pyproject.toml constraints.txt
 $(INSTALLED): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@echo "installing into .venv (minutes the first time)"
-	@$(PIP_INSTALL) -e '.[cli,torch,iree,helion,test,dev]'
+	@$(PIP_INSTALL) -e '.[cli,torch,iree,xla,helion,test,dev]'
 	@touch $@

@@ -205,7 +205,7 @@ def _first_line(error: Exception) -> str:
 
 
 def best(compiler: Callable[[ExportedProgram], dict[str, float]], program: ExportedProgram, runs: int) -> Measurement:
-    """The run with the least CPU time; the peak memory is that of the first run."""
+    """Return the run with the least CPU time; the peak memory is that of the first run."""
     measured = [measure(compiler, program) for _ in range(runs)]
     chosen = min(measured, key=lambda m: math.inf if m.error else m.cpu_seconds)
     return dataclasses.replace(chosen, peak_bytes=measured[0].peak_bytes)
@@ -229,7 +229,7 @@ def one_op_seconds(compiler: Callable[[ExportedProgram], dict[str, float]], runs
 
 
 def export(name: str) -> tuple[ExportedProgram, int]:
-    """The exported program and the size of its weights."""
+    """Export a model; return the program and the size of its weights."""
     model = MODELS[name].build()
     register_known_containers()
     with torch.no_grad(), warnings.catch_warnings():

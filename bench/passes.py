@@ -100,7 +100,7 @@ LOOP = """
 
 
 def chain(ops: int, spelling: Spelling) -> ModuleOp:
-    """A straight line of value ops, views, writes through them, tuples, lists, with branches and loops in between."""
+    """Make a straight line of value ops, views, writes through them, tuples, lists, with branches and loops between."""
     types = vars(spelling)
     steps: list[str] = []
     for i in range(ops // 17):
@@ -143,7 +143,7 @@ torch.class_type @Layer {
 
 
 def objects(ops: int) -> ModuleOp:
-    """A root object with many submodules of one class, each with a weight and a bias of its own."""
+    """Make a root object with many submodules of one class, each with a weight and a bias of its own."""
     count = ops // 10
     layer = '!torch.nn.Module<"Layer">'
     tensor = "!torch.tensor<[8],f32>"
@@ -246,7 +246,7 @@ class Programs:
         self.made: dict[tuple[Callable[[int], ModuleOp], int, str], ModuleOp] = {}
 
     def get(self, program: Callable[[int], ModuleOp], size: int, before: str) -> ModuleOp:
-        """The program itself, not a copy."""
+        """Return the program itself, not a copy."""
         key = (program, size, before)
         if key not in self.made:
             *earlier, last = before.split(",")

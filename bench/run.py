@@ -25,7 +25,7 @@ from flambeau.testing.models import MODELS
 
 
 def seconds(functions: list[Callable[[], Any]], runs: int) -> list[float]:
-    """The least CPU time of each function, called in turns."""
+    """Measure the least CPU time of each function, called in turns."""
     best = [math.inf] * len(functions)
     for _ in range(runs + 1):  # the first call of each is to get warm
         for i, function in enumerate(functions):

@@ -29,7 +29,7 @@ TARGETS: dict[str, Callable[[Any], Any]] = {
 
 
 def seconds(lower: Callable[[Any], Any], op: Any) -> float:
-    """The least CPU time of some runs; nothing is collected meanwhile, as in the pipeline."""
+    """Measure the least CPU time of some runs; nothing is collected meanwhile, as in the pipeline."""
     times = []
     for _ in range(RUNS):
         gc.collect()

@@ -1,10 +1,11 @@
-"""Compile a ResNet-50 and an OPT-125M, run both on IREE, and compare with eager PyTorch.
+"""Compile a ResNet-50 and an OPT-125M, run both on IREE or XLA, and compare with eager PyTorch.
 
-python examples/demo.py
+python examples/demo.py [--engine xla]
 """
 
 from __future__ import annotations
 
+import argparse
 import statistics
 import sys
 import time
@@ -60,14 +61,19 @@ def median_time(function: Callable[[], Any]) -> float:
 
 
 def relative_error(got: Any, want: Any) -> float:
-    """The greatest difference in any tensor of the two results, relative to the greatest value of that tensor."""
+    """Compute the greatest difference in any tensor of the results, relative to that tensor's greatest value."""
     pairs = zip(pytree.tree_leaves(got), pytree.tree_leaves(want), strict=True)
     errors = [((a - b).abs().max() / b.abs().max()).item() for a, b in pairs if isinstance(b, torch.Tensor)]
     # A NaN must not hide behind `max`.
     return max((e if e == e else float("inf") for e in errors), default=float("inf"))
 
 
-def demonstrate(name: str, step: Callable[[str], None]) -> Outcome:
+ENGINES = {"iree": ("linalg-on-tensors", "IREE"), "xla": ("stablehlo", "XLA")}
+"""What each engine takes, and what it is called."""
+
+
+def demonstrate(name: str, engine: str, step: Callable[[str], None]) -> Outcome:
+    output_type, title = ENGINES[engine]
     step("building")
     model = MODELS[name].build()
     inputs = MODELS[name].inputs(batch=1, sequence=128)
@@ -77,10 +83,10 @@ def demonstrate(name: str, step: Callable[[str], None]) -> Outcome:
 
     step("torch.export")
     program, export = timed(lambda: torch.export.export(model, (), inputs))
-    step("to linalg")
-    module = flambeau.compile(program, output_type="linalg-on-tensors")
-    step("IREE compiles")
-    run, engine = timed(lambda: flambeau.load(module, engine="iree"))
+    step(f"to {output_type}")
+    module = flambeau.compile(program, output_type=output_type)
+    step(f"{title} compiles")
+    run, compiling = timed(lambda: flambeau.load(module, engine=engine))
 
     step("running")
     return Outcome(
@@ -89,15 +95,16 @@ def demonstrate(name: str, step: Callable[[str], None]) -> Outcome:
         ops=sum(node.op == "call_function" for node in program.graph.nodes),
         export=export,
         stages=dict(module.timings),
-        engine=engine,
+        engine=compiling,
         run=median_time(lambda: run(**inputs)),
         eager=median_time(lambda: model(**inputs)),
         error=relative_error(run(**inputs), model(**inputs)),
     )
 
 
-def table_of(outcomes: list[Outcome]) -> Table:
-    table = Table(title="PyTorch to linalg to IREE")
+def table_of(outcomes: list[Outcome], engine: str) -> Table:
+    output_type, title = ENGINES[engine]
+    table = Table(title=f"PyTorch to {output_type} to {title}")
     table.add_column("")
     for outcome in outcomes:
         table.add_column(outcome.model, justify="right")
@@ -112,7 +119,7 @@ def table_of(outcomes: list[Outcome]) -> Table:
     row("export", lambda o: f"{o.export:.2f} s")
     for stage in stages:
         row(stage, lambda o, stage=stage: f"{o.stages.get(stage, 0.0):.2f} s")
-    row("IREE compile", lambda o: f"{o.engine:.2f} s")
+    row(f"{title} compile", lambda o: f"{o.engine:.2f} s")
     table.add_section()
     row("run", lambda o: f"{o.run * 1000:.1f} ms")
     row("eager PyTorch", lambda o: f"{o.eager * 1000:.1f} ms")
@@ -122,12 +129,15 @@ def table_of(outcomes: list[Outcome]) -> Table:
 
 
 def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--engine", choices=list(ENGINES), default="iree", help="what runs the programs")
+    engine = parser.parse_args().engine
     outcomes = []
     with torch.no_grad(), warnings.catch_warnings(), console.status("") as status:
         warnings.simplefilter("ignore")
         for name in NAMES:
-            outcomes.append(demonstrate(name, lambda step, name=name: status.update(f"{name}: {step}")))
-    console.print(table_of(outcomes))
+            outcomes.append(demonstrate(name, engine, lambda step, name=name: status.update(f"{name}: {step}")))
+    console.print(table_of(outcomes, engine))
     return 0 if all(outcome.ok for outcome in outcomes) else 1
 
 

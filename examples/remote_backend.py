@@ -49,7 +49,7 @@ class Backend(LocalBackend):
         self.device = None
 
     def connection(self):
-        """The device, started if it is not there: on a real one, this is where the lab's address goes."""
+        """Connect to the device, started if it is not there: on a real one, this is where the lab's address goes."""
         if self.device is None or self.device.poll() is not None:
             pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
             self.device = subprocess.Popen([sys.executable, __file__, "serve"], text=True, **pipes)
@@ -69,7 +69,7 @@ class Backend(LocalBackend):
 
 
 def serve():
-    """What runs on the device: it takes a program and arrays, and gives arrays or an error; it ends with its client."""
+    """Serve on the device: take a program and arrays, and give arrays or an error; end with the client."""
     threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0)), daemon=True).start()
     with socket.create_server(("127.0.0.1", 0)) as server:
         print(server.getsockname()[1], flush=True)

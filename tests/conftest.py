@@ -6,17 +6,31 @@ test is in it by itself; one that asks for IREE's compiler without the mark fail
 
 from __future__ import annotations
 
+import gc
+import os
+import random
+import re
+import sys
 import zlib
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy
 import pytest
+
+_LONGEST = ("tests/testing/", "tests/lowering/linalg/", "tests/test_models.py", "tests/frontends/helion/")
+
+
+# XLA simulates this many devices on the CPU, and reads so when JAX is first imported.
+os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--all-targets", action="store_true", help="run the lowering tests for every target, not a sample")
-    parser.addoption("--full-models", action="store_true", help="run the model zoo at its published sizes too")
+    parser.addoption(
+        "--full-models", action="store_true", help="run the model zoo on every target and at its published sizes too"
+    )
     parser.addoption(
         "--unit", action="store_true", help="run the tests that need no engine, with a sample of long ones"
     )
@@ -24,16 +38,23 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     for marker in (
-        "full_models: the model zoo at its published sizes; runs with --full-models",
+        "full_models: the model zoo on every target and at its published sizes; runs with --full-models",
         "engine: compiles with IREE; does not run with --unit",
         "long(sample=0): takes seconds; of its sets of parameters, so many run with --unit",
     ):
         config.addinivalue_line("markers", marker)
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Let `-k S86` select the tests that prove row S86 of docs/checklist.md: those that name it in their docstring."""
+    documented = (getattr(item, "obj", None), getattr(item, "module", None))
+    text = " ".join(d.__doc__ for d in documented if d is not None and d.__doc__)
+    item.extra_keyword_matches.update(re.findall(r"\bS\d+\b", text))
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    # The longest tests come first, so that at the end no worker waits for another.
-    items.sort(key=lambda item: "/testing/" not in item.nodeid)
+    # The longest files come first, so that at the end no worker waits for another.
+    items.sort(key=lambda item: not item.nodeid.startswith(_LONGEST))
     left_out = set() if config.getoption("--full-models") else {i for i in items if i.get_closest_marker("full_models")}
     if config.getoption("--unit"):
         left_out |= {item for item in items if item.get_closest_marker("engine")}
@@ -43,8 +64,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if item not in left_out]
 
 
+def pytest_collection_finish() -> None:
+    """Keep what was imported out of garbage collection: a million objects, half a second each time."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_unconfigure() -> None:
+    gc.unfreeze()
+
+
 def _beyond_sample(items: list[pytest.Item]) -> set[pytest.Item]:
-    """The tests marked `long` that `--unit` leaves out: the same ones in each run, and on each worker."""
+    """Find the tests marked `long` that `--unit` leaves out: the same ones in each run, and on each worker."""
     found: dict[tuple[str, int], list[pytest.Item]] = defaultdict(list)
     for item in items:
         if marker := item.get_closest_marker("long"):
@@ -90,15 +121,47 @@ def _no_engine(_compiler_in_reach: Path | None) -> Iterator[None]:
         pytest.fail(f"asked for IREE's compiler; it wants @pytest.mark.engine: {tests}")
 
 
+_ONE_THREAD = "--mlir-disable-threading"
+"""IREE's compiler starts a thread for each core, and so do all workers of a run: they would be in each other's way."""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _fast_compiler() -> Iterator[None]:
+    """IREE verifies its IR after each of its passes, a fifth of the time; here the results are compared instead."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FLAMBEAU_IREE_FLAGS", f"--verify=false {_ONE_THREAD}")
+        yield
+
+
+def _seed() -> None:
+    """Start the generators of Python, NumPy and PyTorch anew; a test run is the same each time, in whatever order."""
+    random.seed(0)
+    numpy.random.seed(0)
+    if torch := sys.modules.get("torch"):
+        torch.manual_seed(0)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _same_numbers_in_each_run_of_a_file() -> None:
+    """Seed before what the tests of a file share is made."""
+    _seed()
+
+
+@pytest.fixture(autouse=True)
+def _same_numbers_in_each_run() -> None:
+    """Seed before each test, so that random inputs meet a tolerance either always or never."""
+    _seed()
+
+
 @pytest.fixture
-def _fast_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
-    """IREE verifies its IR after each of its passes, a quarter of the time; here the results are compared instead."""
-    monkeypatch.setenv("FLAMBEAU_IREE_FLAGS", "--verify=false")
+def _verifying_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let IREE verify its IR, as it does for users: for tests of what it refuses, and of whole models."""
+    monkeypatch.setenv("FLAMBEAU_IREE_FLAGS", _ONE_THREAD)
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Tests neither find nor leave anything in the user's cache."""
+    """Set a cache of the tests' own, so that they neither find nor leave anything in the user's."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FLAMBEAU_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
         yield

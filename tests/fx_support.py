@@ -26,14 +26,19 @@ def runs_like_eager(
     module = flambeau.compile(model, deepcopy(args), deepcopy(kwargs), dynamic_shapes=dynamic_shapes)
     run = load(module)
     for _ in range(calls):
-        ours, theirs = deepcopy((args, kwargs)), deepcopy((args, kwargs))
-        actual, expected = run(*ours[0], **ours[1]), eager(*theirs[0], **theirs[1])
-        assert pytree.tree_structure(actual) == pytree.tree_structure(expected)
-        assert_same(pytree.tree_leaves(actual), pytree.tree_leaves(expected), "result")
-        assert_same(pytree.tree_leaves(ours), pytree.tree_leaves(theirs), "argument")
+        same_call(run, eager, *args, **kwargs)
     if isinstance(model, nn.Module):
         assert_same([*model.state_dict().values()], [*eager.state_dict().values()], "state")
     return module
+
+
+def same_call(run: Callable[..., Any], eager: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+    """Compare a call of a compiled program with one of eager: results, and what is left in the arguments."""
+    ours, theirs = deepcopy((args, kwargs)), deepcopy((args, kwargs))
+    actual, expected = run(*ours[0], **ours[1]), eager(*theirs[0], **theirs[1])
+    assert pytree.tree_structure(actual) == pytree.tree_structure(expected)
+    assert_same(pytree.tree_leaves(actual), pytree.tree_leaves(expected), "result")
+    assert_same(pytree.tree_leaves(ours), pytree.tree_leaves(theirs), "argument")
 
 
 def ops_of(module: flambeau.Module, prefix: str = "torch.aten.") -> list[str]:
@@ -58,7 +63,7 @@ class Counter(nn.Module):
 
 
 def stages(module: flambeau.Module) -> list[Any]:
-    """The program under the eager engine, as imported and under the backend contract."""
+    """Load the program under the eager engine, as imported and under the backend contract."""
     return [flambeau.load(flambeau.compile(module, output_type=t), engine="eager") for t in ("raw", "torch")]
 
 
@@ -93,3 +98,24 @@ def steps_like_eager(make: type[nn.Module], *calls: tuple[Tensor, ...], on_iree:
 
 
 THREE = [(torch.tensor([1.0, 2.0]),), (torch.tensor([-3.0, 0.5]),), (torch.tensor([float("nan"), 4.0]),)]
+
+
+def one_step(model: nn.Module, x: Tensor) -> None:
+    """Take a training step by a compiled program, and compare the parameters with those after one of eager's."""
+    eager = deepcopy(model)
+    step = flambeau.export_train_step(
+        model, lambda y, _: y.float().sum(), torch.optim.SGD(model.parameters(), lr=0.1), (x, torch.ones(()))
+    )
+    load(step)(x, torch.ones(()), lr=0.1)
+    optimizer = torch.optim.SGD(eager.parameters(), lr=0.1)
+    eager(x).float().sum().backward()
+    optimizer.step()
+    torch.testing.assert_close(model.state_dict(), eager.state_dict())
+
+
+def under_compile(model: nn.Module, x: Tensor) -> None:
+    """Compare the gradients of a model under `torch.compile` with eager's."""
+    torch._dynamo.reset()
+    compiled = torch.compile(model, backend="flambeau", options={"profile": "quick"}, fullgraph=True)
+    gradients = [torch.autograd.grad(m(x).float().sum(), [*model.parameters()]) for m in (compiled, model)]
+    torch.testing.assert_close(*gradients)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import torch
 
 import flambeau
+from flambeau.testing.merging import merge
 
 TOLERANCE = {
     torch.float64: (1e-6, 1e-9),
@@ -121,3 +123,43 @@ def assert_matches(module: flambeau.Module, patterns: str) -> None:
     checks = Parser(options, io.StringIO(patterns), *pattern_for_opts(options))
     text = str(module)
     assert Matcher(options, FInput("<module>", text), checks).run() == 0, text
+
+
+class Together:
+    """Programs that are compiled one by one up to IREE, and by IREE as one module, when the first is asked for.
+
+    For tests with many parameters. What cannot be compiled fails in its own test only.
+    """
+
+    def __init__(self, makers: Mapping[str, Callable[[], flambeau.Module]]) -> None:
+        self.makers = dict(makers)
+        self.failures: dict[str, Exception] = {}
+        self.modules: dict[str, flambeau.Module] = {}
+
+    def __getitem__(self, name: str) -> Callable[..., Any]:
+        """Give the program of that name to be called, or raise what came of compiling it."""
+        if name not in self._found:
+            raise self.failures[name]
+        return self._found[name]
+
+    @cached_property
+    def _found(self) -> dict[str, Callable[..., Any]]:
+        for name, make in self.makers.items():
+            try:
+                self.modules[name] = make()
+            except Exception as error:
+                self.failures[name] = error
+        return self._loaded(list(self.modules))
+
+    def _loaded(self, names: list[str]) -> dict[str, Callable[..., Any]]:
+        symbols = {name: f"f{i}" for i, name in enumerate(names)}
+        try:
+            merged = merge({symbols[name]: self.modules[name] for name in names})
+            run = flambeau.load(merged, engine="iree", profile="quick", device="local-sync")
+        except Exception as error:
+            if len(names) < 2:
+                self.failures |= dict.fromkeys(names, error)
+                return {}
+            half = len(names) // 2
+            return self._loaded(names[:half]) | self._loaded(names[half:])
+        return {name: run.function(symbol) for name, symbol in symbols.items()}

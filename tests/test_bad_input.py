@@ -25,7 +25,7 @@ def load(module: flambeau.Module) -> Any:
 
 
 def line_of(function: Callable[..., Any], text: str) -> int:
-    """The number of the line of a function that contains a text."""
+    """Find the number of the line of a function that contains a text."""
     lines, start = inspect.getsourcelines(function)
     return next(start + i for i, line in enumerate(lines) if text in line)
 
@@ -438,7 +438,7 @@ def test_unranked_tensors_are_refused() -> None:
 
 
 def parsed(text: str) -> flambeau.Module:
-    """A module of hand-written torch dialect."""
+    """Parse a module of hand-written torch dialect."""
     from flambeau.dialects.context import parse_module
     from flambeau.files import signature_of
     from flambeau.ir.module import Weights

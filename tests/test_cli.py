@@ -36,6 +36,10 @@ class Ids(nn.Module):
     def forward(self, ids, mask):
         return ids * 2, ids.sum(), mask
 
+class Sorted(nn.Module):
+    def forward(self, x):
+        return torch.sort(x)
+
 class Branch(nn.Module):
     def forward(self, x):
         return x if x.sum() > 0 else -x
@@ -366,7 +370,8 @@ def test_a_model_that_cannot_be_compiled(call: Call) -> None:
     """The program is at fault, not the command: status 1, the user's line, no traceback."""
     result = call("compile", "net.py:Branch", "--input", "4xf32", status=1)
     assert result.stderr.startswith("error: torch.export could not trace the model")
-    assert "net.py:23" in result.stderr
+    line = 1 + MODEL.splitlines().index("        return x if x.sum() > 0 else -x")
+    assert f"net.py:{line}" in result.stderr
     assert "with torch.where" in result.stderr
     assert "Traceback" not in result.output
 
@@ -396,6 +401,12 @@ def test_wide_integers_in_tosa(call: Call) -> None:
             f"int64={policy}",
         )
         assert f"x{type_}>" in text.stdout
+
+
+def test_the_ops_of_tm_tensor_in_linalg(call: Call) -> None:
+    for value, is_there in (("true", True), ("false", False)):
+        text = call("compile", "net.py:Sorted", "--input", "4xf32", "--option", f"tm_tensor={value}").stdout
+        assert ("tm_tensor.sort" in text) == is_there
 
 
 # The program itself

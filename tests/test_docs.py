@@ -65,7 +65,7 @@ def lines(text: str) -> list[str]:
 
 
 def pages_with_code() -> list[Any]:
-    """The pages that have Python to run; those that load a program need an engine."""
+    """List the pages that have Python to run; those that load a program need an engine."""
     pages = {p: "".join(block.text for block in blocks(p) if is_run(block)) for p in PAGES}
     marks = {p: pytest.mark.engine if "load(" in code else () for p, code in pages.items()}
     return [pytest.param(p, marks=marks[p], id=p.stem) for p, code in pages.items() if code]

@@ -12,7 +12,7 @@ from torch.utils import _pytree as pytree
 import flambeau
 from flambeau.testing.models import MODELS
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.usefixtures("_verifying_compiler")]
 
 TARGETS = ("linalg-on-tensors", "stablehlo", "tosa")
 BATCH, SEQUENCE = 2, 7
@@ -47,9 +47,11 @@ def assert_close(actual: Any, expected: Any) -> None:
         assert error <= TOLERANCE
 
 
-def check(name: str, target: str, dynamic: bool, small: bool, sizes: list[tuple[int, int]]) -> None:
+def check(
+    name: str, target: str, dynamic: bool, small: bool, sizes: list[tuple[int, int]], engine: str = "iree"
+) -> None:
     module = compiled(name, target, dynamic, small)
-    run = flambeau.load(module)
+    run = flambeau.load(module, engine=engine)
     for batch, sequence in sizes:
         inputs = MODELS[name].inputs(batch, sequence, small=small)
         with torch.no_grad():
@@ -57,24 +59,45 @@ def check(name: str, target: str, dynamic: bool, small: bool, sizes: list[tuple[
         assert_close(run(**inputs), expected)
 
 
-OF_ONE_SIZE = [(name, TARGETS[0]) for name in MODELS] + [(name, TARGETS[1 + i % 2]) for i, name in enumerate(MODELS)]
-OF_MANY_SIZES = [
-    *((name, TARGETS[0]) for name in ("resnet-50", "opt-125m", "bert-base", "t5-small", "whisper-tiny-encoder")),
-    *((name, target) for name in ("resnet-50", "opt-125m") for target in TARGETS[1:]),
-]
+OF_ONE_SIZE = {
+    "linalg-on-tensors": tuple(MODELS),
+    "stablehlo": ("t5-small", "whisper-tiny-encoder"),
+    "tosa": ("bert-base", "convnext-tiny"),
+}
+OF_MANY_SIZES = {
+    "linalg-on-tensors": ("resnet-50", "opt-125m", "t5-small"),
+    "stablehlo": ("resnet-50",),
+    "tosa": ("opt-125m",),
+}
 """A sample; `--full-models` has the rest, and `flambeau cts --suite models` many more."""
 
 
-@pytest.mark.parametrize(("name", "target"), OF_ONE_SIZE)
+def sampled(chosen: dict[str, tuple[str, ...]]) -> list[Any]:
+    """All models on all targets; those that are not chosen run with `--full-models`."""
+    return [
+        pytest.param(name, target, marks=() if name in chosen[target] else pytest.mark.full_models)
+        for target in TARGETS
+        for name in MODELS
+    ]
+
+
+@pytest.mark.parametrize(("name", "target"), sampled(OF_ONE_SIZE))
 def test_a_model_runs_as_in_eager(name: str, target: str) -> None:
     """Unmodified, with its cache where it has one."""
     check(name, target, dynamic=False, small=True, sizes=[(BATCH, SEQUENCE)])
 
 
-@pytest.mark.parametrize(("name", "target"), OF_MANY_SIZES)
+@pytest.mark.parametrize(("name", "target"), sampled(OF_MANY_SIZES))
 def test_one_compilation_serves_many_sizes(name: str, target: str) -> None:
     """Batch and, for text, sequence length are dynamic down to the machine code."""
     check(name, target, dynamic=True, small=True, sizes=[(BATCH, SEQUENCE), (3, 11)])
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_model_runs_on_xla(name: str) -> None:
+    """Half of them static, the others specialised to two sizes; `--full-models` does both with each."""
+    dynamic = list(MODELS).index(name) % 2 == 0
+    check(name, "stablehlo", dynamic, small=True, sizes=[(BATCH, SEQUENCE), (3, 11)][: 1 + dynamic], engine="xla")
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -96,6 +119,13 @@ def test_the_text_of_a_model_is_real_mlir(name: str) -> None:
             if target == "tosa":  # of which the two MLIRs have different pretty forms
                 verify_in_torch_mlir(lowered.text())
                 verify_in_torch_mlir(lowered.text(generic=True))
+
+
+@pytest.mark.full_models
+@pytest.mark.parametrize("name", MODELS)
+def test_a_model_of_published_size_on_xla(name: str) -> None:
+    check(name, "stablehlo", dynamic=False, small=False, sizes=[(BATCH, SEQUENCE)], engine="xla")
+    check(name, "stablehlo", dynamic=True, small=False, sizes=[(2, 64), (1, 48)], engine="xla")
 
 
 @pytest.mark.full_models

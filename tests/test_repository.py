@@ -33,12 +33,12 @@ def commands(job: dict[str, Any]) -> list[list[str]]:
 
 
 def make_targets() -> set[str]:
-    """The targets of the Makefile that have a name in `make help`."""
+    """Find the targets of the Makefile that have a name in `make help`."""
     return set(re.findall(r"^([a-z]+):.*## ", (ROOT / "Makefile").read_text(), re.MULTILINE))
 
 
 def minor_versions(specifier: str) -> list[str]:
-    """The Python versions of a specifier such as `>=3.11,<3.14`."""
+    """List the Python versions of a specifier such as `>=3.11,<3.14`."""
     found = re.fullmatch(r">=3\.(\d+),<3\.(\d+)", specifier)
     assert found, specifier
     return [f"3.{minor}" for minor in range(int(found[1]), int(found[2]))]

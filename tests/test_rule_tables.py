@@ -10,9 +10,12 @@ from flambeau.dialects.torch import registry
 from flambeau.frontends.expanded import EXPANDED, is_whole
 from flambeau.infer.builder import rules as infer_rules
 from flambeau.ir.conversion import RuleTable
+from flambeau.lowering.linalg.lower import loop_rules
 from flambeau.lowering.linalg.lower import rules as linalg_rules
+from flambeau.lowering.linalg.rules import LINALG_RULES, LOOP_RULES
 from flambeau.lowering.scalars import SCALAR_RULES
 from flambeau.passes.decompose import decompositions
+from flambeau.passes.random_state import random_ops
 
 TABLES = {t.name: t for t in (infer_rules(), linalg_rules(), SCALAR_RULES, decompositions())}
 
@@ -48,6 +51,24 @@ def test_no_op_has_a_decomposition_and_a_lowering() -> None:
     assert [name for name in decompositions() if name in linalg_rules()] == ["aten.as_strided"]
 
 
+def test_an_op_is_of_the_same_family_in_every_folder() -> None:
+    """Who finds an op in `lowering/linalg/reduce.py` finds it in `infer/reduce.py` and `passes/decompose/reduce.py`."""
+    loop_rules()
+    families: dict[str, set[str]] = {}
+    for table in (LINALG_RULES, LOOP_RULES, infer_rules(), decompositions()):
+        for name, family in table.families.items():
+            families.setdefault(name, set()).add(family)
+    assert {name: found for name, found in families.items() if len(found) > 1} == {}
+
+
+def test_a_rule_is_of_the_family_of_the_module_that_adds_it() -> None:
+    """Even where the rule itself is one that several families share, and for aliases, which no module names."""
+    families = infer_rules().families
+    assert families["aten.relu"] == "activation"
+    assert families["aten.clone"] == "view"
+    assert families["aten.greater.Tensor"] == decompositions().families["aten.greater.Tensor"] == "compare"
+
+
 def test_a_second_rule_for_an_op_is_refused() -> None:
     table = RuleTable("test")
     table("aten.relu")(lambda b, x: x)
@@ -57,7 +78,7 @@ def test_a_second_rule_for_an_op_is_refused() -> None:
 
 def test_what_pytorch_takes_apart_at_import_is_what_we_have_nothing_for() -> None:
     """`raw` does not depend on the rules of linalg: what is expanded is a list, and this holds both together."""
-    ours = {*linalg_rules(), *decompositions(), *SCALAR_RULES}
+    ours = {*linalg_rules(), *decompositions(), *SCALAR_RULES, *random_ops()}
     assert sorted(EXPANDED & ours) == []
     of_tensors = [n for n in infer_rules() if (s := registry.schema(n)) and any(a.type.is_tensor for a in s.arguments)]
     assert [name for name in of_tensors if is_whole(name) and name not in ours] == []

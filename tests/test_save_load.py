@@ -190,3 +190,21 @@ def test_a_module_whose_weights_are_gone(linalg: flambeau.Module, tmp_path: Path
 def test_text_takes_known_ways_of_writing_weights_only(linalg: flambeau.Module) -> None:
     with pytest.raises(ValueError, match="'elided', 'inline' or 'literal', not 'all'"):
         linalg.text(weights="all")
+
+
+@pytest.mark.parametrize("output_type", ["torch", "linalg-on-tensors", "stablehlo", "tosa"])
+def test_a_module_that_is_lowered_further_stays_as_it_is(output_type: str) -> None:
+    class Counting(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("total", torch.zeros(3))
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.total += x
+            return nn.functional.silu(self.total)
+
+    raw = flambeau.compile(Counting(), (torch.ones(3),), output_type="raw")
+    before = raw.text()
+    first = flambeau.compile(raw, output_type=output_type)
+    assert raw.text() == before
+    assert first.text() == flambeau.compile(raw, output_type=output_type).text()

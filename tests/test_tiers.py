@@ -53,7 +53,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def outcomes(folder: Path, *options: str) -> dict[str, list[str]]:
-    """The tests that passed, failed, or failed when they were torn down."""
+    """Run pytest; list the tests that passed, failed, or failed when they were torn down."""
     command = [sys.executable, "-m", "pytest", "-q", "-rA", "--no-header", "--tb=no", *options]
     told = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False).stdout
     lines = [line.split(" - ")[0].split("::") for line in told.splitlines() if "::test_" in line]

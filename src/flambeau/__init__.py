@@ -15,17 +15,25 @@ if TYPE_CHECKING:
     from flambeau.api import OutputType as OutputType
     from flambeau.api import compile as compile
     from flambeau.api import load as load
+    from flambeau.custom_ops import decompose as decompose
+    from flambeau.custom_ops import lower as lower
+    from flambeau.custom_ops import register_dialect as register_dialect
     from flambeau.diagnostics import CompileError as CompileError
     from flambeau.diagnostics import Diagnostic as Diagnostic
     from flambeau.frontends.nn.core.context import set_default_dtype as set_default_dtype
     from flambeau.tracing import module_context as module_context
     from flambeau.tracing import trace as trace
+    from flambeau.training import export_train_step as export_train_step
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "compile": "flambeau.api",
+    "export_train_step": "flambeau.training",
     "load": "flambeau.api",
+    "decompose": "flambeau.custom_ops",
+    "lower": "flambeau.custom_ops",
+    "register_dialect": "flambeau.custom_ops",
     "Module": "flambeau.api",
     "OutputType": "flambeau.api",
     "CompileError": "flambeau.diagnostics",
@@ -37,8 +45,8 @@ _HOMES = {
 _SUBMODULES = ("fx", "helion", "nn", "ops", "torchscript")
 
 __all__ = [
-    "CompileError", "Diagnostic", "Module", "OutputType", "compile", "fx", "load", "module_context", "nn", "ops",
-    "set_default_dtype", "torchscript", "trace",
+    "CompileError", "Diagnostic", "Module", "OutputType", "compile", "decompose", "export_train_step", "fx", "load",
+    "lower", "module_context", "nn", "ops", "register_dialect", "set_default_dtype", "torchscript", "trace",
 ]  # fmt: skip
 
 

@@ -12,13 +12,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
 
 from flambeau.diagnostics import CompileError, Diagnostic, reporting
 from flambeau.ir.module import Signature, Weights
 from flambeau.ir.printing import generic_text, pretty_text
+from flambeau.keeping import check_names, checked_options, kept_ops, left_to_engine
 from flambeau.lowering.targets import get_target, names
+from flambeau.placing import before_mesh, parallelized_model, placed
+from flambeau.signatures import with_random_state, with_results
 
 if TYPE_CHECKING:
     from flambeau.engines import Executable
@@ -37,7 +39,7 @@ class OutputType(enum.StrEnum):
 
     @staticmethod
     def get(spec: str) -> str:
-        """The output type by its name, or by torch-mlir's spelling of it (`LINALG_ON_TENSORS`).
+        """Return the output type by its name, or by torch-mlir's spelling of it (`LINALG_ON_TENSORS`).
 
         Gives a member of this class, or the name of a target that somebody else added.
         """
@@ -66,12 +68,29 @@ class Module:
     """CPU seconds of each stage."""
     origin: Module | None = None
     """The program in the torch dialect that this was lowered from; None if that is not known."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """The target's options that it was lowered with."""
+    functional: Module | None = None
+    """The same program with its state as arguments and results, where that is in global variables here."""
 
     def __str__(self) -> str:
         return pretty_text(self.op)
 
+    @property
+    def signature(self) -> Signature:
+        """Return how the program's function is called: what it takes and gives, what it writes, what sizes may be.
+
+        ValueError for a program of several functions, which has `signatures`.
+        """
+        if len(self.signatures) == 1:
+            return next(iter(self.signatures.values()))
+        if "main" in self.signatures:
+            return self.signatures["main"]
+        names = ", ".join(self.signatures) or "none"
+        raise ValueError(f"the module has no function 'main'; its functions are: {names}. Ask for signatures[name]")
+
     def text(self, *, weights: str = "elided", generic: bool = False, locations: bool = False) -> str:
-        """The MLIR text. `weights="inline"` writes their contents into it, for one self-contained file.
+        """Print the MLIR text. `weights="inline"` writes their contents into it, for one self-contained file.
 
         `weights="literal"` writes each where it is used, for compilers that do not take resources.
         """
@@ -131,55 +150,192 @@ def compile(
     dynamic_shapes: Any = None,
     frontend: str | None = None,
     keep: Collection[str] = (),
+    external: Collection[str] | Mapping[str, str] = (),
     function: str = "main",
     options: Mapping[str, Any] | None = None,
     verify: bool = False,
+    mesh: Any = None,
+    plan: Any = None,
+    state: str = "functional",
 ) -> Module:
     """Take a PyTorch program to MLIR.
 
     `model` is an `nn.Module`, an `ExportedProgram`, an `fx.GraphModule`, a `ScriptModule`, the path of a TorchScript
-    archive, or a `Module` to lower further. `args` and `kwargs` are example inputs for an `nn.Module`; `dynamic_shapes`
-    is `torch.export`'s. `frontend` is `"fx"` (through `torch.export`), `"script"` or `"trace"` (through TorchScript);
-    by default TorchScript programs take the second and all others the first. Ops named in `keep` (`aten.gelu`, or with
-    an overload) are not decomposed in the torch dialect, and are composites in StableHLO.
-    `options` are the target's: `{"int64": "keep"}` leaves 64-bit integers in TOSA, which has 32 bits. Raises
+    archive, a `Module` to lower further, or several programs as functions of one module, which share weights and state:
+    `{"prefill": (model, args), "decode": (model, args, kwargs)}`. `args` and `kwargs` are example inputs for an
+    `nn.Module`; `dynamic_shapes` is `torch.export`'s, by function if there are several. `frontend` is `"fx"` (through
+    `torch.export`), `"script"` or `"trace"` (through TorchScript); by default TorchScript programs take the second and
+    all others the first. Ops named in `keep` (`aten.gelu`, or with an overload) are not decomposed in the torch
+    dialect, and are composites in StableHLO. Those in `external` are left to the engine, under their own name or one
+    that they are mapped to. `options` are the target's: `{"int64": "keep"}` leaves 64-bit integers in TOSA, which has
+    32 bits. `mesh` (a mapping from axes to sizes, or a `DeviceMesh`) and `plan` (that of `parallelize_module`, or a
+    `flambeau.distributed.Plan`) lay a program in StableHLO out over many devices; `DTensor`s say it themselves.
+
+    `state` says what becomes of tensors that the program writes, and of the state of random numbers: `"functional"`
+    makes them named arguments and results, which a loaded program writes back in place; `"globals"` keeps them in
+    variables of the module, each loaded program its own; `"frozen"` refuses programs that have any. Raises
     `CompileError` with every op that is not supported.
     """
-    output = OutputType.get(output_type)
-    check_names(keep)
-    options = dict(options or {})
-    if output in _ORDER and options:
-        raise ValueError(f"{output} has no option {next(iter(options))!r}: options are a target's")
-    if options:
-        get_target(output).check(options)
+    output = wanted = OutputType.get(output_type)
+    _check_choices(keep, frontend, state)
+    if (split := parallelized_model(model, mesh, plan)) is not None:
+        others = {"frontend": frontend, "keep": keep, "function": function, "options": options, "verify": verify}
+        return _compile_split(split, args, kwargs, output, dynamic_shapes, external=external, state=state, **others)
+    options, keep = checked_options(output, options or {}, keep, external)
+    if mesh is not None or plan is not None:
+        output = before_mesh(model, output, dynamic_shapes, mesh)
     if isinstance(model, (str, Path)):
         model = _program_of(Path(model))
     if isinstance(model, Module):
-        return lower(model, output, options, keep)
+        is_rewritten = model.output_type == OutputType.RAW != output  # by the passes; the caller's stays as it is
+        module = lower(replace(model, op=model.op.clone()) if is_rewritten else model, output, options, keep)
+    elif frontend in ("script", "trace") or (frontend is None and _is_torchscript(model)):
+        module = _compile_scripted(model, args, kwargs, dynamic_shapes, keep, function, output, options, frontend)
+    elif isinstance(model, Mapping):
+        module = _compile_entries(model, args, kwargs, dynamic_shapes, keep, output, options)
+    else:
+        module = _compile_exported(model, args, kwargs, dynamic_shapes, keep, function, output, options)
+    module = _under_policy(module, state, mesh)
+    if mesh is not None:
+        module = placed(model, mesh, plan, function, module, lambda m, o: lower(m, wanted, {**options, **o}, keep))
+    if verify:
+        module.verify()
+    return module
+
+
+def _compile_split(split: Any, args: Any, kwargs: Any, output: str, dynamic_shapes: Any, **others: Any) -> Module:
+    """Compile a model that PyTorch has split, over whole tensors, with the weights that it is split into."""
+    placing = {"mesh": split.mesh, "plan": split.plan, "output_type": output, "dynamic_shapes": dynamic_shapes}
+    module = compile(split.model, args, kwargs, **placing, **others)
+    return replace(module, weights=split.weights(module.weights))
+
+
+def _check_choices(keep: Collection[str], frontend: str | None, state: str) -> None:
+    """Raise ValueError for what `compile` does not have."""
+    check_names(keep)
+    if state not in STATES:
+        raise ValueError(f"state is {', '.join(map(repr, STATES[:-1]))} or {STATES[-1]!r}, not {state!r}")
     if frontend not in (None, "fx", "script", "trace"):
         raise ValueError(f"frontend is 'fx', 'script' or 'trace', not {frontend!r}")
-    if frontend in ("script", "trace") or (frontend is None and _is_torchscript(model)):
-        from flambeau import torchscript
 
-        if kwargs:
-            raise TypeError("TorchScript programs take positional arguments: leave kwargs out")
-        examples = torchscript.examples(args, dynamic_shapes)
-        tracing = frontend == "trace"
-        upto = output if isinstance(output, OutputType) and not options else OutputType.TORCH
-        module = torchscript.compile(model, examples, upto, tracing, function=function, keep=keep, verify=verify)
-        return module if module.output_type == output else lower(module, output, options, keep)
+
+def _compile_scripted(
+    model: Any,
+    args: tuple[Any, ...] | None,
+    kwargs: Mapping[str, Any] | None,
+    dynamic_shapes: Any,
+    keep: Collection[str],
+    function: str,
+    output: str,
+    options: Mapping[str, Any],
+    frontend: str | None,
+) -> Module:
+    """Compile TorchScript, or what TorchScript scripts or traces."""
+    from flambeau import torchscript
+
+    if kwargs:
+        raise TypeError("TorchScript programs take positional arguments: leave kwargs out")
+    examples = torchscript.examples(args, dynamic_shapes)
+    upto = output if isinstance(output, OutputType) and not options else OutputType.TORCH
+    whole = (*keep, *left_to_engine(options))
+    module = torchscript.compile(model, examples, upto, frontend == "trace", function=function, keep=whole)
+    return module if module.output_type == output else lower(module, output, options, keep)
+
+
+STATES = ("functional", "globals", "frozen")
+"""What becomes of state that a program writes."""
+
+
+def _refuse_writes(module: Module) -> None:
+    """Raise CompileError for a module that writes anything that a caller could see."""
+    problems = []
+    for name, signature in module.signatures.items():
+        written = [signature.arguments[m.argument] for m in signature.mutations]
+        for argument in written:
+            what = "state" if argument.state is not None else "its argument"
+            reason = f"the function {name!r} writes {what} {argument.name!r}, and state is 'frozen'"
+            hint = "Call model.eval(), or compile with state='functional', which gives the new value as a result."
+            problems.append(Diagnostic("compile", reason, hint=hint))
+    if problems:
+        raise CompileError(problems, summary="the program writes state that is frozen")
+
+
+def _under_policy(module: Module, state: str, mesh: Any) -> Module:
+    """Let what a program writes be what the policy says."""
+    if state == "frozen":
+        _refuse_writes(module)
+    return globalized(module, mesh) if state == "globals" else module
+
+
+def globalized(module: Module, mesh: Any = None) -> Module:
+    """Keep the state of a lowered module in global variables; a module without state is returned as it is."""
+    from flambeau.lowering.globals import with_globals
+
+    if mesh is not None:
+        raise ValueError("state='globals' is for one device: with a mesh, state is arguments and results")
+    if module.output_type in (OutputType.RAW, OutputType.TORCH):
+        raise ValueError(
+            f"state='globals' is for targets, and the output type is {module.output_type}, in which state is arguments"
+        )
+    with _reproducible(module.op, "state-to-globals"):
+        op, signatures = with_globals(module.op, module.signatures)
+    return module if op is module.op else replace(module, op=op, signatures=signatures, functional=module)
+
+
+def _compile_exported(
+    model: Any,
+    args: tuple[Any, ...] | None,
+    kwargs: Mapping[str, Any] | None,
+    dynamic_shapes: Any,
+    keep: Collection[str],
+    function: str,
+    output: str,
+    options: Mapping[str, Any],
+) -> Module:
+    """Compile what `torch.export` takes, or has made."""
     from flambeau.frontends.fx.compile import import_model
 
     timings: dict[str, float] = {}
     program = import_model(model, args, kwargs, dynamic_shapes, timings)
     with paused_gc():
         with stage(timings, "import"):
-            op, weights, signature = program(kept_ops(keep), function)
+            op, weights, signature = program(kept_ops((*keep, *left_to_engine(options))), function, ())
         raw = Module(op, weights, {function: signature}, OutputType.RAW, timings)
-        module = lower(raw, output, options, keep)
-    if verify:
-        module.verify()
-    return module
+        return lower(raw, output, options, keep)
+
+
+def _compile_entries(
+    entries: Mapping[str, Any],
+    args: Any,
+    kwargs: Any,
+    dynamic_shapes: Any,
+    keep: Collection[str],
+    output: str,
+    options: Mapping[str, Any],
+) -> Module:
+    """Compile several programs as functions of one module."""
+    from flambeau.frontends.fx.compile import import_model
+    from flambeau.frontends.fx.entries import import_entries
+
+    if args is not None or kwargs is not None:
+        raise TypeError("several functions have example inputs of their own: {'decode': (model, args, kwargs)}")
+    if not entries or not all(isinstance(name, str) and name.isidentifier() for name in entries):
+        raise ValueError(f"the functions of a module have names: {{'decode': (model, args)}}, not {list(entries)}")
+    shapes = dict(dynamic_shapes or {})
+    if unknown := [name for name in shapes if name not in entries]:
+        raise ValueError(f"dynamic_shapes are by function, and there is no function {unknown[0]!r}")
+    timings: dict[str, float] = {}
+    programs = {}
+    for name, entry in entries.items():
+        model, *examples = entry if isinstance(entry, tuple) else (entry,)
+        arguments, keywords = (*examples, None, None)[:2]
+        exported: dict[str, float] = {}
+        programs[name] = import_model(model, arguments, keywords, shapes.get(name), exported)
+        timings["export"] = timings.get("export", 0.0) + exported.get("export", 0.0)
+    with paused_gc():
+        with stage(timings, "import"):
+            op, weights, signatures = import_entries(programs, kept_ops((*keep, *left_to_engine(options))))
+        return lower(Module(op, weights, signatures, OutputType.RAW, timings), output, options, keep)
 
 
 ARCHIVES = (".pt", ".pth", ".ts")
@@ -191,13 +347,14 @@ NO_PROGRAMS = {
     ".pt2": "Read it with torch.export.load(path), and compile what that gives.",
     ".safetensors": "It holds weights, not a program.",
     ".vmfb": "It is compiled already: flambeau.load(path) runs it.",
+    ".xla": "It is compiled already: flambeau.load(path) runs it.",
     ".py": "Import the model and pass it, or write FILE.py:FACTORY on the command line.",
 }
 """What files are called that are not read as programs, and what to do with them."""
 
 
 def _program_of(path: Path) -> Any:
-    """The program in a file: a module for MLIR text; the path itself for an archive, which TorchScript reads."""
+    """Read the program in a file: a module for MLIR text; the path itself for an archive, which TorchScript reads."""
     if path.suffix == ".mlir":
         from flambeau.files import read_module
 
@@ -208,7 +365,7 @@ def _program_of(path: Path) -> Any:
 
 
 def no_program(path: Path, command: str, known: str) -> CompileError:
-    """The error for a file that a command does not take."""
+    """Make the error for a file that a command does not take."""
     hint = NO_PROGRAMS.get(path.suffix, "")
     what = "a folder" if path.is_dir() else "no such file" if not path.exists() else "none of these"
     reason = f"{command} reads files of {known}, and {path} is {what}"
@@ -216,55 +373,11 @@ def no_program(path: Path, command: str, known: str) -> CompileError:
 
 
 def _is_torchscript(model: Any) -> bool:
-    """Whether a program is TorchScript; only where torch is imported can there be one, but for an archive."""
+    """Tell whether a program is TorchScript: an archive, or an object, which only exists where torch is imported."""
     if isinstance(model, (str, Path)):
         return Path(model).suffix in ARCHIVES
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(model, (torch.jit.ScriptModule, torch.jit.ScriptFunction))
-
-
-def kept_ops(keep: Collection[str]) -> Callable[[str], bool]:
-    """Tell which ops a frontend leaves whole: those that are named, that we decompose ourselves, or that are simple."""
-    from flambeau.dialects.torch.schema import selects
-    from flambeau.frontends.expanded import is_whole
-    from flambeau.passes.pipelines import decomposed_ops
-
-    table, is_named = decomposed_ops(), selects(keep)
-    return lambda name: is_named(name) or name in table or is_whole(name)
-
-
-def check_names(keep: Collection[str]) -> None:
-    """Raise ValueError if `keep` names an op that there is not."""
-    if isinstance(keep, str):
-        raise TypeError(f"keep is a collection of names: keep=[{keep!r}]")
-    if not keep:
-        return
-    import difflib
-
-    from flambeau.dialects.torch import registry
-
-    known = {*registry.snapshot().declarations, *registry.EXTENSIONS}
-    known |= {".".join(name.split(".", 2)[:2]) for name in known}
-    for name in keep:
-        if name.removesuffix(".default") in known or _is_op_of_torch(name):
-            continue
-        near = difflib.get_close_matches(name, known, 1)
-        hint = f"did you mean {near[0]!r}?" if near else "names are like 'aten.gelu', or 'aten.add.Tensor'"
-        raise ValueError(f"keep: there is no op {name!r}; {hint}")
-
-
-def _is_op_of_torch(name: str) -> bool:
-    """Whether PyTorch has an op that the snapshot lacks: a custom op, or one of another version."""
-    torch = sys.modules.get("torch")
-    namespace, _, rest = name.partition(".")
-    base, _, overload = rest.partition(".")
-    if torch is None or not base:
-        return False
-    try:
-        packet = getattr(getattr(torch.ops, namespace), base)
-    except AttributeError:
-        return False
-    return not overload or overload in packet.overloads()
 
 
 _ORDER: dict[str, int] = {OutputType.RAW: 0, OutputType.TORCH: 1}
@@ -280,6 +393,7 @@ def lower(module: Module, output: str, options: Mapping[str, Any] | None = None,
             [Diagnostic("lower", f"a {module.output_type} module cannot be taken to {output}: it is lowered already")]
         )
     op, timings, origin, signatures = module.op, dict(module.timings), module.origin or module, module.signatures
+    weights = module.weights
     if module.output_type is OutputType.RAW and not module.signatures:
         from flambeau.torchscript import lower_objects
 
@@ -295,23 +409,15 @@ def lower(module: Module, output: str, options: Mapping[str, Any] | None = None,
             before = op.clone() if has_mutable_tensors(op) else op
             origin = replace(module, op=before)
             with _reproducible(before, "torch-function-to-torch-backend-pipeline"):
-                op = to_backend_contract(op, keep if _says_whole(output) else ())
-            signatures = _with_results(signatures, op)
+                op = to_backend_contract(op, (*(keep if _says_whole(output) else ()), *left_to_engine(options)))
+            signatures = with_results(signatures, op)
+            signatures, weights = with_random_state(signatures, weights, op)
+            if weights is not module.weights:  # Before, PyTorch's own generator would draw.
+                origin = Module(op, weights, signatures, OutputType.TORCH)
     if output != OutputType.TORCH:
         with stage(timings, "lowering"), _reproducible(op, f"torch-backend-to-{output}-backend-pipeline"):
             op = get_target(output).lower(op, options or {}, keep)
-    return Module(op, module.weights, signatures, output, timings, origin)
-
-
-def _with_results(signatures: Mapping[str, Signature], op: ModuleOp) -> dict[str, Signature]:
-    """Signatures with the types that the passes have found for the results of functions."""
-    from flambeau.dialects.specs import spec_of
-
-    types = {f.sym_name.data: f.function_type.outputs.data for f in op.ops if isinstance(f, func.FuncOp)}
-    return {
-        name: replace(signature, results=tuple(map(spec_of, types[name]))) if name in types else signature
-        for name, signature in signatures.items()
-    }
+    return Module(op, weights, signatures, output, timings, origin, options or {})
 
 
 @contextmanager
@@ -326,14 +432,14 @@ def _reproducible(op: ModuleOp, pipeline: str) -> Iterator[None]:
 
 
 def _says_whole(output: str) -> bool:
-    """Whether an output type can say an op that is kept."""
+    """Tell whether an output type can express an op that is kept whole."""
     return output == OutputType.TORCH or "keep" in get_target(output).options()
 
 
 def load(
     module: Module | str | Path, *, engine: Any = "iree", check: str | int | None = None, **options: Any
 ) -> Executable:
-    """A callable that runs the program, on torch tensors or numpy arrays. Takes a `Module` or a saved artefact.
+    """Load a program as a callable on torch tensors or numpy arrays. Takes a `Module` or a saved artefact.
 
     `check="first"` compares the first call of each function with eager PyTorch, a number n each n-th, and a difference
     raises `WrongResult`; without PyTorch it is compared with the plainest code that the engine has. The environment
@@ -341,19 +447,21 @@ def load(
     """
     if isinstance(module, (str, Path)):
         path = Path(module)
-        if path.suffix in NO_PROGRAMS.keys() - {".vmfb"} or path.suffix in ARCHIVES or path.is_dir():
-            raise no_program(path, "load", "compiled programs (.vmfb) and MLIR (.mlir)")
+        if path.suffix in NO_PROGRAMS.keys() - {".vmfb", ".xla"} or path.suffix in ARCHIVES or path.is_dir():
+            raise no_program(path, "load", "compiled programs (.vmfb, .xla) and MLIR (.mlir)")
         if Path(module).suffix == ".mlir":
             from flambeau.files import read_module, require_weights
 
             read = read_module(Path(module))
             require_weights(read, Path(module))
-            return load(compile(read), engine=engine, check=check, **options)
-        from flambeau.engines.iree.executable import load_executable
+            from flambeau.engines import output_type_of
 
+            if read.output_type in _ORDER:
+                read = compile(read, output_type=output_type_of(engine))
+            return load(read, engine=engine, check=check, **options)
         if check is not None:
             raise ValueError("a compiled artefact cannot be checked: load the module that it was made of")
-        return load_executable(Path(module), **options)
+        return _load_artefact(path, engine, options)
     from flambeau.checking import checked, interval
     from flambeau.engines import get_engine
 
@@ -368,3 +476,22 @@ def load(
         return executable
     plainly = getattr(found, "compile_plainly", None)
     return checked(executable, module, every, lambda m: found.compile(m, **options), plainly)
+
+
+def _load_artefact(path: Path, engine: Any, options: Mapping[str, Any]) -> Executable:
+    """Load what an executable saved; its suffix says which engine it is for."""
+    if path.suffix == ".xla":
+        if not isinstance(engine, str) or engine not in ("iree", "xla"):  # "iree" is what nobody said
+            raise ValueError(f"{path} was compiled for the engine 'xla'")
+        try:
+            from flambeau.engines.xla.saving import load_executable as load_xla
+        except ImportError as error:
+            from flambeau.engines import EngineError
+
+            raise EngineError(f"{path} needs `pip install jax`: {error}") from error
+        return load_xla(path, **options)
+    from flambeau.engines.iree.executable import load_executable
+
+    if engine == "xla":
+        raise ValueError(f"{path} was compiled for the engine 'iree'")
+    return load_executable(path, **options)

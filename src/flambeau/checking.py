@@ -7,7 +7,7 @@ same engine, compiled in the plainest way.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -24,6 +24,7 @@ from flambeau.dialects.torch.types import VTensorType
 from flambeau.engines.errors import EngineError, WrongResult
 from flambeau.engines.executable import ProgramExecutable
 from flambeau.ir.arrays import dtype_of, is_array, is_torch, to_numpy
+from flambeau.ir.module import Weights
 
 VARIABLE = "FLAMBEAU_CHECK"
 """The environment variable that says how to check where `load` is not told."""
@@ -42,7 +43,7 @@ Compile = Callable[[Module], Any]
 
 
 def interval(check: str | int | None) -> int | None:
-    """How often calls are checked: None for never, 0 for the first call only, n for each n-th.
+    """Parse how often calls are checked: None for never, 0 for the first call only, n for each n-th.
 
     `check` is None or "never", "first", or a number; where it is None the environment decides.
     """
@@ -113,6 +114,18 @@ class CheckedExecutable(ProgramExecutable):
             raise AttributeError(name)
         return getattr(self._inner, name)
 
+    def with_weights(self, weights: Mapping[str, Any]) -> CheckedExecutable:
+        """Make the same program over other weights, checked as this one is."""
+        module = replace(self._module, weights=Weights(dict(weights)))
+        if module.origin is not None:
+            module = replace(module, origin=replace(module.origin, weights=module.weights))
+        inner: Any = self._inner
+        again = CheckedExecutable(
+            inner.with_weights(weights), module, _reference(module, None), self._every, self._compile_again
+        )
+        again.checks, again._calls = self.checks, self._calls
+        return again
+
     def call_flat(self, name: str, values: Sequence[Any], as_torch: bool = False) -> list[Any]:
         calls = self._calls.get(name, 0)
         self._calls[name] = calls + 1
@@ -130,7 +143,7 @@ class CheckedExecutable(ProgramExecutable):
         raise WrongResult(f"result {at} of {name!r} is not that of {against}: {text}{self._culprit(name, passed)}")
 
     def _culprit(self, name: str, values: list[Any]) -> str:
-        """Which op is the first whose result differs, as lines of text; empty if it cannot be told."""
+        """Describe the first op whose result differs, as lines of text; empty if it cannot be told."""
         origin = self._module.origin
         if origin is None:
             return ""
@@ -159,7 +172,7 @@ def _copy(value: Any) -> Any:
 
 
 def with_all_results(origin: Module, name: str) -> tuple[Module, list[Operation]]:
-    """The program under the backend contract, with the tensors of a function as further results, and their ops."""
+    """Lower to the backend contract with all tensors of a function as further results; return it and their ops."""
     copy = replace(origin, op=origin.op.clone())
     contract = copy if copy.output_type is OutputType.TORCH else lower(copy, OutputType.TORCH)
     if contract.op is origin.op:
@@ -182,7 +195,7 @@ def with_all_results(origin: Module, name: str) -> tuple[Module, list[Operation]
 
 
 def first_difference(actual: Sequence[Any], expected: Sequence[Any]) -> tuple[int, str] | None:
-    """The first of some results that differs, and how; None if all are the same."""
+    """Find the first of some results that differs; return its index and how, None if all are the same."""
     for i, (a, e) in enumerate(zip(actual, expected, strict=True)):
         if (text := difference(a, e)) is not None:
             return i, text
@@ -190,7 +203,7 @@ def first_difference(actual: Sequence[Any], expected: Sequence[Any]) -> tuple[in
 
 
 def difference(actual: Any, expected: Any) -> str | None:
-    """How a result differs from what was expected; None where it is the same, but for rounding."""
+    """Describe how a result differs from what was expected; None where it is the same, but for rounding."""
     if not is_array(expected) or not is_array(actual):
         same = actual == expected or (actual != actual and expected != expected)
         if isinstance(expected, float) and isinstance(actual, float):
@@ -216,7 +229,7 @@ def difference(actual: Any, expected: Any) -> str | None:
 
 
 def _wide(array: Any) -> npt.NDArray[Any]:
-    """A numpy array that holds the elements of any dtype exactly."""
+    """Convert to a numpy array that holds the elements of any dtype exactly."""
     kind = dtype_of(array)
     if is_torch(array):
         import torch

@@ -6,7 +6,7 @@ import sys
 
 
 def main() -> None:
-    """Entry point of the console script."""
+    """Run the command line; the entry point of the console script."""
     try:
         from flambeau.commands import flambeau
     except ImportError as e:

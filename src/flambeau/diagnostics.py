@@ -48,7 +48,7 @@ class Diagnostic:
         return tuple(str(f) for f in frames_of(self.location))
 
     def place(self) -> str:
-        """The user's line, its text and its module, as lines of text; empty when nothing is known."""
+        """Describe the user's line, its text and its module, as lines of text; empty when nothing is known."""
         frame = user_frame(self.location)
         path = module_path(self.location)
         if frame is None:
@@ -139,7 +139,7 @@ class Unsupported(Exception):
 
 
 def diagnostic_for(op: Operation, stage: str, reason: str, hint: str = "") -> Diagnostic:
-    """The diagnostic for a torch op, with its types and place."""
+    """Make the diagnostic for a torch op, with its types and place."""
     schema = getattr(op, "schema", None)
     overload = getattr(op, "overload", "") or op.name
     declaration = _custom_declaration(overload)
@@ -173,7 +173,7 @@ def reporting(stage: str) -> Iterator[None]:
 
 
 def failure(error: Exception, stage: str, op: Operation | None = None, rule: Any = None) -> Diagnostic:
-    """The diagnostic for an exception of a pass or a rule; the op is the one that was being looked at."""
+    """Make the diagnostic for an exception of a pass or a rule; `op` is the one that was being looked at."""
     op = op if op is not None else _current_op(error.__traceback__)
     if isinstance(error, Unsupported):
         found = diagnostic_for(op, stage, error.reason, error.hint) if op is not None else None
@@ -199,7 +199,7 @@ def failure(error: Exception, stage: str, op: Operation | None = None, rule: Any
 
 
 def user_rule(rule: Any) -> str:
-    """The place of a rule that is not Flambeau's own, empty for one that is."""
+    """Return the place of a rule that is not Flambeau's own; empty for one that is."""
     code = getattr(inspect.unwrap(rule), "__code__", None) if rule is not None else None
     if code is None or _is_library(code.co_filename):
         return ""
@@ -226,12 +226,12 @@ def _is_ours(file: str) -> bool:
 
 
 def _is_library(file: str) -> bool:
-    """Whether a file is Flambeau's, Python's, or that of an installed package."""
+    """Tell whether a file is Flambeau's, Python's, or that of an installed package."""
     return _is_ours(file) or file.startswith(("<", sys.prefix, sys.base_prefix)) or "site-packages" in file
 
 
 def _current_op(traceback: TracebackType | None) -> Operation | None:
-    """The op that the innermost function was working on: what it calls `op`, or any op that it holds."""
+    """Find the op that the innermost function was working on: its local `op`, or any op that it holds; else None."""
     for frame, _ in reversed(list(_frames(traceback))):
         held = [v for v in frame.f_locals.values() if isinstance(v, Operation) and v.location != UNKNOWN]
         op = frame.f_locals.get("op")
@@ -241,7 +241,7 @@ def _current_op(traceback: TracebackType | None) -> Operation | None:
 
 
 def _custom_declaration(name: str) -> str:
-    """The schema of a custom op: only PyTorch knows it, and where there is such an op, it has been imported."""
+    """Return the schema of a custom op, which only PyTorch knows, and has been imported for; empty if there is none."""
     torch = sys.modules.get("torch")
     namespace, _, rest = name.partition(".")
     base, _, overload = rest.partition(".")

@@ -27,7 +27,7 @@ from flambeau.ir.module import Argument, Output, Signature, TensorSpec, Weights
 
 
 def weights_path(path: Path) -> Path:
-    """The file that holds a module's weights: `model.safetensors` for `model.mlir`."""
+    """Return the file that holds a module's weights: `model.safetensors` for `model.mlir`."""
     return path.with_suffix(".safetensors")
 
 
@@ -64,7 +64,7 @@ def read_module(path: Path) -> Module:
 
 
 def read_text(path: Path) -> str:
-    """The text of a file; CompileError says why there is none."""
+    """Read the text of a file; CompileError says why there is none."""
     if path.is_dir():
         raise CompileError([Diagnostic("read", f"cannot read {path}: it is a folder")])
     if not path.exists():
@@ -102,7 +102,7 @@ def _place(file: str, line: int, column: int) -> FileLineColLoc:
 
 
 def _read_weights(module: ModuleOp, path: Path, inline: Mapping[str, bytes]) -> Weights:
-    """The weights that a module refers to: those in its text, and those in the file beside it."""
+    """Read the weights that a module refers to: those in its text, and those in the file beside it."""
     import numpy as np
 
     from flambeau.engines.safetensors_file import read_safetensors, restore
@@ -124,7 +124,7 @@ def _read_weights(module: ModuleOp, path: Path, inline: Mapping[str, bytes]) -> 
 
 
 def resources(module: ModuleOp) -> dict[str, TensorSpec]:
-    """The names and types of the weights that a module refers to."""
+    """Map the names of the weights that a module refers to to their types."""
     found: dict[str, TensorSpec] = {}
     for op in module.walk():
         for name, attribute in _handles(op).items():
@@ -137,7 +137,7 @@ def resources(module: ModuleOp) -> dict[str, TensorSpec]:
 
 
 def _handles(op: Operation) -> dict[str, DenseResourceAttr]:
-    """The weights that an op refers to, by name."""
+    """Map the names of the weights that an op refers to to their attributes."""
     attributes = (*op.properties.values(), *op.attributes.values())
     return {a.resource_handle.data: a for a in attributes if isinstance(a, DenseResourceAttr)}
 
@@ -156,7 +156,7 @@ def _is_private(function: func.FuncOp) -> bool:
 
 
 def signature_of(function: func.FuncOp) -> Signature:
-    """How to call a function of which only the IR is known: arguments in order, results as a list."""
+    """Make the signature of a function of which only the IR is known: arguments in order, results as a list."""
     names = [a.name_hint or f"argument {i}" for i, a in enumerate(function.args)]
     arguments = tuple(
         Argument(name, spec_of(t)) for name, t in zip(names, function.function_type.inputs.data, strict=True)
@@ -166,7 +166,7 @@ def signature_of(function: func.FuncOp) -> Signature:
 
 
 def with_literals(module: ModuleOp, weights: Mapping[str, Any]) -> ModuleOp:
-    """A copy of a module that holds its weights as literals."""
+    """Copy a module with its weights as literals."""
     from flambeau.ir.arrays import as_bytes
 
     copy = module.clone()
@@ -179,7 +179,7 @@ def with_literals(module: ModuleOp, weights: Mapping[str, Any]) -> ModuleOp:
 
 
 def resources_text(weights: Mapping[str, Any]) -> str:
-    """The weights as the `dialect_resources` section that ends an MLIR file."""
+    """Print the weights as the `dialect_resources` section that ends an MLIR file."""
     from flambeau.ir.arrays import as_bytes
 
     # A blob starts with its alignment as a 32-bit number.

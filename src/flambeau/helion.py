@@ -18,6 +18,7 @@ from flambeau.frontends.helion.inlining import TextBuilder, inline, inline_text
 from flambeau.frontends.helion.nodes import inputs_of, normalize_node, synthesize_tensor_meta
 from flambeau.ir.module import Signature, Weights
 from flambeau.ir.printing import pretty_text
+from flambeau.keeping import kept_ops
 
 if TYPE_CHECKING:
     from flambeau.frontends.helion.program import Program
@@ -46,7 +47,7 @@ class NodeImporter(nodes.NodeImporter):
 
     def __init__(self, output_type: str | OutputType = OutputType.RAW) -> None:
         self.output_type = OutputType.get(output_type)
-        self._keeps = api.kept_ops(())
+        self._keeps = kept_ops(())
 
     def keeps(self, name: str) -> bool:
         return self._keeps(name)
@@ -60,7 +61,7 @@ class NodeImporter(nodes.NodeImporter):
 def import_aten_node_to_mlir(
     node: Any, output_type: str | OutputType = OutputType.RAW, inputs: Sequence[Any] | None = None
 ) -> str:
-    """A node as the text of a module, for those who go on with text."""
+    """Import a node and print it as the text of a module, for those who go on with text."""
     function = NodeImporter(output_type).import_node(node, inputs)
     module = function.parent_op()
     assert isinstance(module, ModuleOp)
@@ -103,7 +104,7 @@ def lower_mlir_module(verbose: bool, output_type: str | OutputType, module: Modu
 
 
 def trace(kernel: Any, args: Sequence[Any], config: Any = None) -> Program:
-    """The graphs of a kernel bound to these arguments, with the block sizes of a config.
+    """Trace the graphs of a kernel bound to these arguments, with the block sizes of a config.
 
     By default the config is the kernel's own, where it has one, or Helion's default.
     """

@@ -30,7 +30,7 @@ PASSES = {
     "torch-verify-backend-contract": "passes.backend_contract:VerifyBackendContract",
     "canonicalize": "passes.canonicalize:Canonicalize",
     "dce": "passes.dead_code:DeadCodeElimination",
-    "cse": "passes.common:CommonSubexpressionElimination",
+    "cse": "passes.common_subexpressions:CommonSubexpressionElimination",
     "torch-lower-to-backend-contract": "passes.pipelines:LowerToBackendContract",
     "torch-function-to-torch-backend-pipeline": "passes.pipelines:LowerToBackendContract",
     "torchdynamo-export-to-torch-backend-pipeline": "passes.pipelines:LowerToBackendContract",
@@ -53,7 +53,7 @@ class UnknownPass(ValueError):
 
 
 def get_pass(name: str) -> type[TorchPass]:
-    """The pass with this name."""
+    """Return the pass with this name; UnknownPass if there is none."""
     if name not in PASSES:
         import difflib
 
@@ -65,7 +65,7 @@ def get_pass(name: str) -> type[TorchPass]:
 
 
 def named(cls: type[TorchPass], name: str) -> type[TorchPass]:
-    """A pass under another name: xDSL makes a pass only of a text that has its own name."""
+    """Give a pass another name: xDSL makes a pass only of a text that has its own name."""
     return cls if cls.name == name else type(cls.__name__, (cls,), {"name": name, "__doc__": cls.__doc__})
 
 
@@ -73,7 +73,7 @@ _NAME = re.compile(r"[A-Za-z][\w.-]*")
 
 
 def parse_pipeline(text: str) -> list[ArgSpec]:
-    """The passes of `a,b` or of MLIR's `builtin.module(func.func(a),b{option=1})` with their options, in order."""
+    """Parse `a,b` or MLIR's `builtin.module(func.func(a),b{option=1})` into passes with their options, in order."""
     return list(_pass_specs(text))
 
 
@@ -109,7 +109,7 @@ def _pass_specs(text: str) -> Iterator[ArgSpec]:
 
 
 def _option(text: str) -> tuple[str, ParameterListType]:
-    """The key and the values of `key=a,b`."""
+    """Parse `key=a,b` into the key and its values."""
     key, _, values = text.partition("=")
     return key.replace("-", "_"), tuple(_parameter(v) for v in values.split(",") if v)
 
@@ -121,7 +121,7 @@ def _parameter(text: str) -> ParameterType:
 
 
 def make_pass(spec: ArgSpec) -> TorchPass:
-    """The pass of a pipeline's text. Options that it does not have are read over: upstream's pass may have them."""
+    """Make the pass of a pipeline's text. Options that it does not have are ignored: upstream's pass may have them."""
     cls = get_pass(spec.name)
     fields = {field.name for field in dataclasses.fields(cls)}
     try:

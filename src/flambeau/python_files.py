@@ -12,11 +12,21 @@ class PythonFileError(ValueError):
     """A file that cannot be imported; the text is for whoever named it."""
 
 
+_PLUGINS: dict[Path, ModuleType] = {}
+
+
+def import_plugin(path: Path) -> None:
+    """Import a file with rules for custom ops. It is imported once: an op cannot be defined twice."""
+    _PLUGINS[path.resolve()] = import_file(path)
+
+
 def import_file(path: Path, name: str | None = None) -> ModuleType:
     """Import a Python file by its path, under `name` or that of the file.
 
     What lies beside it can be imported too, also later, by the functions in it.
     """
+    if (known := _PLUGINS.get(path.resolve())) is not None:
+        return known
     if not path.is_file():
         raise PythonFileError(f"there is no file {path}")
     spec = importlib.util.spec_from_file_location(name or path.stem, path)

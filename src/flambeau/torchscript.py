@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from flambeau.api import Module, OutputType, kept_ops, lower, paused_gc, stage
+from flambeau.api import Module, OutputType, lower, paused_gc, stage
 from flambeau.diagnostics import CompileError, reporting
 from flambeau.dialects.specs import spec_of
 from flambeau.frontends.script.annotations import (
@@ -27,6 +27,7 @@ from flambeau.frontends.script.compile import import_script_module, load_archive
 from flambeau.frontends.script.expand import expand_ops, infer_with_pytorch
 from flambeau.frontends.script.state import initial_tensor
 from flambeau.ir.module import Argument, Mutation, Output, Signature, Weights
+from flambeau.keeping import kept_ops
 from flambeau.passes.evaluate.values import Known
 from flambeau.passes.script import Result, ScriptBorder, flatten, specialize
 
@@ -78,7 +79,7 @@ def lower_objects(
     in_specs: Mapping[str, Any] | None = None,
     keep: Collection[str] = (),
 ) -> Module:
-    """From a graph of objects to flat functions with signatures. Without `bounds`, those in the program count."""
+    """Lower a graph of objects to flat functions with signatures. Without `bounds`, those in the program count."""
     op, timings = module.op, dict(module.timings)
     before = op.clone()
     try:
@@ -95,7 +96,7 @@ def lower_objects(
 
 
 def examples(args: Any, dynamic_shapes: Any) -> Any:
-    """Example arguments with the dims that `dynamic_shapes` (as torch.export takes them) names left open."""
+    """Open the dims of example arguments that `dynamic_shapes` (as torch.export takes them) names."""
     if dynamic_shapes is None or args is None:
         return args
     given = tuple(args) if isinstance(args, (tuple, list)) else (args,)
@@ -113,7 +114,7 @@ def _open(value: Any, shape: Any) -> Any:
 
 
 def _defaults(script: Any, bounds: tuple[ArgumentBound, ...]) -> list[Any]:
-    """The bounds of all arguments: those that nobody passes have their defaults."""
+    """Complete the bounds of all arguments: those that nobody passes have their defaults."""
     is_function = isinstance(script, torch.jit.ScriptFunction)
     forward: Any = script if is_function else script.forward
     arguments = forward.schema.arguments[0 if is_function else 1 :]
@@ -126,7 +127,7 @@ def _defaults(script: Any, bounds: tuple[ArgumentBound, ...]) -> list[Any]:
 
 
 def signature_of(border: ScriptBorder, weights: Weights, in_spec: Any) -> Signature:
-    """How Python calls a specialised function."""
+    """Make the signature by which Python calls a specialised function."""
     arguments = []
     for leaf in border.leaves:
         resource = initial_tensor(leaf.name, leaf.state, weights) if leaf.state is not None else None

@@ -17,7 +17,7 @@ from flambeau.ir.module import Weights
 
 
 def trace(function: Callable[..., Any], *args: Any, name: str = "main", **kwargs: Any) -> Module:
-    """A function or an `nn.Module` as a program, without PyTorch.
+    """Trace a function or an `nn.Module` to a program, without PyTorch.
 
     `args` and `kwargs` say what it is called with: `nn.TensorSpec` for a tensor, or a numpy array as an example of one;
     `int`, `float` or `bool` for a number that the caller passes; lists, tuples and dicts of these. Anything else is a

@@ -45,8 +45,9 @@ class Upstream:
         def make() -> Context:
             with Context() as context:
                 torch_dialect.register_dialect(context)
-                # A pass that makes torch_c ops loads their dialect, which nothing in Python registers.
-                PassManager.parse("builtin.module(torch-func-backend-type-conversion)").run(Module.parse("").operation)
+                # A pass that makes ops of torch_c or tm_tensor loads their dialect, which nothing in Python registers.
+                passes = "torch-func-backend-type-conversion,func.func(convert-torch-to-tmtensor)"
+                PassManager.parse(f"builtin.module({passes})").run(Module.parse("").operation)
             return context
 
         self.make_context = make
@@ -61,7 +62,7 @@ class Upstream:
             return str(Module.parse(text).operation.get_asm(print_generic_op_form=generic, **flags))
 
     def error(self, text: str) -> str:
-        """What upstream says against a program; empty when it accepts it."""
+        """Return what upstream says against a program; empty when it accepts it."""
         from torch_mlir.ir import MLIRError
 
         try:
@@ -90,7 +91,7 @@ class RoundTrip:
         self.upstream = upstream
 
     def __call__(self, text: str) -> str:
-        """Gives upstream's own print of the program."""
+        """Check that all forms of a program round-trip; return upstream's own print of it."""
         expected = self.upstream.text(text)
         for written in (text, expected, self.upstream.text(text, generic=True)):
             for generic in (False, True):

@@ -218,7 +218,7 @@ _TYPE = {
 
 
 def argument_type(argument, op_schema: Schema) -> str:
-    """A type that fits an argument."""
+    """Return a type that fits an argument."""
     t = argument.type
     base = _TYPE.get(t.base, "any")
     if t.is_tensor and (op_schema.is_inplace_variant or (argument.alias is not None and argument.alias.is_write)):
@@ -323,7 +323,8 @@ def test_unknown_ops_have_no_class() -> None:
         ("aten.add_.Tensor", "aten.add.Tensor"),
         ("aten.zero_", "aten.zeros_like"),
         ("aten.transpose_", "aten.transpose.int"),
-        ("aten.normal_", None),
+        ("aten.normal_", "aten.normal_functional"),
+        ("aten.fill_diagonal_", None),
         ("aten.set_.source_Tensor_storage_offset", None),
     ],
 )

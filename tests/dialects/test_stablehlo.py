@@ -213,11 +213,28 @@ func.func @chlo(%f: tensor<2x3xf32>, %d: tensor<?x3xf32>, %v: tensor<3xf32>) {
   %23 = chlo.broadcast_add %d, %v : (tensor<?x3xf32>, tensor<3xf32>) -> tensor<?x3xf32>
   return
 }
+func.func @between_devices(%f: tensor<4x6xf32>) {
+  %0 = "stablehlo.all_reduce"(%f) <{replica_groups = dense<[[0, 1], [2, 3]]> : tensor<2x2xi64>, channel_handle = #stablehlo.channel_handle<handle = 1, type = 1>, use_global_device_ids}> ({
+  ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+    %1 = stablehlo.add %a, %b : tensor<f32>
+    stablehlo.return %1 : tensor<f32>
+  }) : (tensor<4x6xf32>) -> tensor<4x6xf32>
+  %2 = "stablehlo.all_gather"(%f) <{all_gather_dim = 1 : i64, replica_groups = dense<[[0, 1], [2, 3]]> : tensor<2x2xi64>, channel_handle = #stablehlo.channel_handle<handle = 2, type = 1>, use_global_device_ids}> : (tensor<4x6xf32>) -> tensor<4x12xf32>
+  %3 = "stablehlo.reduce_scatter"(%f) <{scatter_dimension = 0 : i64, replica_groups = dense<[[0, 1], [2, 3]]> : tensor<2x2xi64>, channel_handle = #stablehlo.channel_handle<handle = 3, type = 1>, use_global_device_ids}> ({
+  ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+    %4 = stablehlo.maximum %a, %b : tensor<f32>
+    stablehlo.return %4 : tensor<f32>
+  }) : (tensor<4x6xf32>) -> tensor<2x6xf32>
+  %5 = "stablehlo.all_to_all"(%f) <{split_dimension = 0 : i64, concat_dimension = 1 : i64, split_count = 2 : i64, replica_groups = dense<[[0, 1], [2, 3]]> : tensor<2x2xi64>}> : (tensor<4x6xf32>) -> tensor<2x12xf32>
+  %6 = "stablehlo.collective_permute"(%f) <{source_target_pairs = dense<[[0, 1], [1, 0]]> : tensor<2x2xi64>, channel_handle = #stablehlo.channel_handle<handle = 4, type = 1>}> : (tensor<4x6xf32>) -> tensor<4x6xf32>
+  %7 = "stablehlo.collective_broadcast"(%f) <{replica_groups = dense<[[1, 0], [3, 2]]> : tensor<2x2xi64>}> : (tensor<4x6xf32>) -> tensor<4x6xf32>
+  return
+}
 """
 
 
 def torch_mlir_opt(text: str, *flags: str) -> str:
-    """The program as the torch-mlir wheel's tool prints it."""
+    """Print the program by the torch-mlir wheel's tool."""
     tool = Path(sys.executable).with_name("torch-mlir-opt")
     done = subprocess.run([tool, "-", *flags], input=text, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

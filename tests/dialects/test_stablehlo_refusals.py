@@ -17,6 +17,22 @@ ARGUMENTS = """
 
 INVALID = [
     (
+        '"stablehlo.all_gather"(%f) <{all_gather_dim = 0 : i64, replica_groups = dense<[[0, 1]]> : tensor<1x2xi64>}> : (tensor<2x3xf32>) -> tensor<3x3xf32>',
+        "the result has the shape",
+    ),
+    (
+        '"stablehlo.all_gather"(%f) <{all_gather_dim = 0 : i64}> : (tensor<2x3xf32>) -> tensor<4x3xf32>',
+        "needs a property 'replica_groups'",
+    ),
+    (
+        '"stablehlo.all_to_all"(%f) <{split_dimension = 1 : i64, concat_dimension = 0 : i64, split_count = 2 : i64, replica_groups = dense<[[0, 1]]> : tensor<1x2xi64>}> : (tensor<2x3xf32>) -> tensor<4x1xf32>',
+        "has no 2 equal parts",
+    ),
+    (
+        '"stablehlo.collective_permute"(%f) <{source_target_pairs = dense<[[0, 1], [0, 2]]> : tensor<2x2xi64>}> : (tensor<2x3xf32>) -> tensor<2x3xf32>',
+        "a device is the source of one pair at most",
+    ),
+    (
         '"stablehlo.add"(%f, %g) : (tensor<2x3xf32>, tensor<3x2xf32>) -> tensor<2x3xf32>',
         "operands and results have one type",
     ),

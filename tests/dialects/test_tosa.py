@@ -131,6 +131,7 @@ func.func @control(%c: tensor<i1>, %f: tensor<2x3xf32>, %i: tensor<i32>) {
     %3 = "tosa.add"(%k, %k) : (tensor<i32>, tensor<i32>) -> tensor<i32>
     "tosa.yield"(%3, %a) : (tensor<i32>, tensor<2x3xf32>) -> ()
   }) : (tensor<i32>, tensor<2x3xf32>) -> (tensor<i32>, tensor<2x3xf32>)
+  %5:2 = tosa.custom %f {domain_name = "mylib", implementation_attrs = "", operator_name = "halves"} : (tensor<2x3xf32>) -> (tensor<2x3xf32>, tensor<2x3xf32>)
   %4 = "tosa.cond_if"(%c) ({
     "tosa.yield"(%f) : (tensor<2x3xf32>) -> ()
   }, {

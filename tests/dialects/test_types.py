@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import product
 
 import pytest
+import torch
 from xdsl.dialects.builtin import f32
 from xdsl.parser import Parser
 from xdsl.utils.exceptions import ParseError
@@ -170,3 +171,12 @@ def test_subtyping_is_upstreams(upstream) -> None:
     for sub, wider in product(spellings, spellings):
         program = f"func.func @f(%x: {sub}) {{\n  %0 = torch.derefine %x : {sub} to {wider}\n  return\n}}"
         assert is_subtype(parse(sub), parse(wider)) == (not upstream.error(program)), (sub, wider)
+
+
+@pytest.mark.parametrize("dtype", [d for d in dtypes.DTYPES if d.is_float], ids=str)
+def test_the_limits_of_floats_are_those_of_pytorch(dtype: dtypes.DType) -> None:
+    info = torch.finfo(dtype.torch)
+    assert dtype.largest == info.max
+    if dtype.size > 1:
+        assert 2.0**-dtype.fraction_bits == info.eps
+        assert dtype.smallest == info.smallest_normal * info.eps

@@ -14,7 +14,7 @@ Wrong = Sequence[tuple[str, str]]
 
 
 def iree(text: str) -> str:
-    """The program as IREE prints it; its pretty form is another than torch-mlir's."""
+    """Print the program as IREE does; its pretty form is another than torch-mlir's."""
     from iree.compiler import ir
 
     with ir.Context():

@@ -130,7 +130,7 @@ VECTOR = TensorSpec((4,), dtypes.float32)
 
 @pytest.fixture(scope="session", autouse=True)
 def cache_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The tests' own cache, so that they neither find nor leave anything in the user's."""
+    """Set a cache of the tests' own, so that they neither find nor leave anything in the user's."""
     folder = tmp_path_factory.mktemp("cache")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FLAMBEAU_CACHE_DIR", str(folder))
@@ -153,13 +153,13 @@ def weighted() -> bytes:
 
 @pytest.fixture(scope="session")
 def binary_text() -> Callable[..., bytes]:
-    """Makes the text of a program with one function of two vectors."""
+    """Make the text of a program with one function of two vectors."""
     return lambda name, op: (MAPS + binary(name, op)).encode()
 
 
 @pytest.fixture(scope="session")
 def sin_text() -> bytes:
-    """A program that needs the system's libm."""
+    """Make a program that needs the system's libm."""
     return (MAPS + double("sin", "f64", "math.sin %a : f64")).encode()
 
 
@@ -177,7 +177,7 @@ class HandWritten:
 
 
 def signature(*names: str, results: int = 1, **fields: Any) -> Signature:
-    """The signature of a function of vectors that returns all its results."""
+    """Make the signature of a function of vectors that returns all its results."""
     arguments = tuple(Argument(name, VECTOR) for name in names)
     fields.setdefault("outputs", tuple(Output(i) for i in range(results)))
     return Signature(arguments, (VECTOR,) * results, **fields)
@@ -185,13 +185,13 @@ def signature(*names: str, results: int = 1, **fields: Any) -> Signature:
 
 @pytest.fixture(scope="session")
 def vectors() -> Callable[..., Signature]:
-    """Makes signatures of functions of vectors."""
+    """Make signatures of functions of vectors."""
     return signature
 
 
 @pytest.fixture(scope="session")
 def counter() -> Callable[..., IreeExecutable]:
-    """Makes `main(*, x)`, which adds to the weight `total` and returns it, with `plus_weight` beside it."""
+    """Make `main(*, x)`, which adds to the weight `total` and returns it, with `plus_weight` beside it."""
 
     def make(weights: dict[str, Any]) -> IreeExecutable:
         _, tree = pytree.tree_flatten(((), {"x": 0}))
@@ -207,7 +207,7 @@ def counter() -> Callable[..., IreeExecutable]:
 
 @pytest.fixture(scope="session")
 def executable() -> IreeExecutable:
-    """A program with one function for each way of being called."""
+    """Make a program with one function for each way of being called."""
     text = (
         binary("add")
         + binary("sub", "arith.subf")

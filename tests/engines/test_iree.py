@@ -11,10 +11,11 @@ import pytest
 import torch
 
 from flambeau.engines import EngineError, RunError
-from flambeau.engines.iree import runtime
-from flambeau.engines.iree.buffers import from_buffer_view, memory_of, to_buffer_view
+from flambeau.engines.iree import buffers
+from flambeau.engines.iree.buffers import from_buffer_view, to_buffer_view
 from flambeau.engines.iree.runtime import Program
 from flambeau.ir import dtypes
+from flambeau.ir.arrays import span_of
 from flambeau.ir.module import ScalarSpec, TensorSpec
 
 pytestmark = pytest.mark.engine
@@ -145,10 +146,10 @@ def test_large_arguments_and_results_are_not_copied(program: Program) -> None:
     x = torch.randn(64, 64)
     view, owner = to_buffer_view(program._device, x)
     assert owner.data_ptr() == x.data_ptr()
-    assert memory_of(from_buffer_view(program._device, view, dtypes.float32, as_torch=True)).start == x.data_ptr()
+    assert span_of(from_buffer_view(program._device, view, dtypes.float32, as_torch=True))[0] == x.data_ptr()
     # IREE's numpy arrays do not keep their memory, so there it is copied.
     array = from_buffer_view(program._device, view, dtypes.float32, as_torch=False)
-    assert memory_of(array).start != x.data_ptr()
+    assert span_of(array)[0] != x.data_ptr()
     assert (array == x.numpy()).all()
 
 
@@ -167,13 +168,13 @@ def test_results_do_not_share_the_copy_of_an_argument(program: Program, monkeypa
 
     def spy(device: Any, array: Any) -> Any:
         view, owner = to_buffer_view(device, array)
-        used.append(memory_of(owner).start)
+        used.append(span_of(owner)[0])
         return view, owner
 
-    monkeypatch.setattr(runtime, "to_buffer_view", spy)
+    monkeypatch.setattr(buffers, "to_buffer_view", spy)
     for x in (np.ones(17, np.float32)[1:].reshape(4, 4), torch.ones(17)[1:].reshape(4, 4)):
         results = program.call("same", [x], [TensorSpec((None, None), dtypes.float32)] * 2)
-        assert len({*used, memory_of(x).start, *(memory_of(r).start for r in results)}) == len(used) + 3
+        assert len({*used, span_of(x)[0], *(span_of(r)[0] for r in results)}) == len(used) + 3
         used.clear()
 
 

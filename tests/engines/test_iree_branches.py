@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
-from support import assert_same
+from support import Together, assert_same
 from torch import Tensor
 
-import flambeau
 from flambeau import torchscript
 from flambeau.dialects.context import parse_module
 from flambeau.engines.iree.compiler import compile_mlir
 from flambeau.engines.iree.executable import IreeExecutable
 from flambeau.engines.iree.growing import is_growing_loop
 from flambeau.engines.iree.loops import Structured, with_branches
+from flambeau.engines.iree.prepare import for_iree
 from flambeau.engines.iree.registers import passes_narrow_numbers, widen_arguments
 from flambeau.files import signature_of
 from flambeau.ir.printing import generic_text
@@ -77,15 +78,20 @@ def flags(x: Tensor, n: Tensor) -> tuple[Tensor, bool, bool, float]:
 PROGRAMS: list[Callable[..., Any]] = [both, either, nested, breaks, flags]
 
 
+def on_targets(programs: list[Callable[..., Any]], *args: Any) -> dict[str, Together]:
+    """Compile programs for each target, those of a target together."""
+    return {t: Together({p.__name__: partial(torchscript.compile, p, args, t) for p in programs}) for t in TARGETS}
+
+
+ON_DATA = on_targets(PROGRAMS, torch.zeros(3), torch.tensor(5))
+
+
 @pytest.mark.engine
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
 def test_conditions_on_data_in_loops(program: Callable[..., Any], target: str) -> None:
     """Both sides of `and` and `or` count, however often the loop runs."""
-    x = torch.zeros(3)
-    run = flambeau.load(
-        torchscript.compile(program, (x, torch.tensor(5)), target), profile="quick", device="local-sync"
-    )
+    x, run = torch.zeros(3), ON_DATA[target][program.__name__]
     for start, n in ((0.0, 5), (0.0, 0), (100.0, 5), (31.0, 7)):
         given = x + start, torch.tensor(n)
         assert_same(run(*given), program(*given))
@@ -125,16 +131,54 @@ def grows_from_nothing(x: Tensor, n: int) -> Tensor:
 
 
 GROWING_PROGRAMS: list[Callable[..., Any]] = [grows, grows_in_both, grows_until, grows_from_nothing]
+THAT_GROW = on_targets(GROWING_PROGRAMS, torch.arange(2.0)[:, None], 3)
 
 
 @pytest.mark.engine
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("program", GROWING_PROGRAMS, ids=lambda p: p.__name__)
 def test_tensors_that_grow_in_loops(program: Callable[..., Any], target: str) -> None:
-    x = torch.arange(2.0)[:, None]
-    run = flambeau.load(torchscript.compile(program, (x, 3), target), profile="quick", device="local-sync")
+    x, run = torch.arange(2.0)[:, None], THAT_GROW[target][program.__name__]
     for n in (0, 1, 3):
         assert_same(run(x, n), program(x, n))
+
+
+# Programs of others
+
+CONDITIONS_WITH_DIMS = """
+func.func @main(%x: tensor<3xf32>, %flag: tensor<1xi1>) -> tensor<3xf32> {
+  %0 = "tosa.cond_if"(%flag, %x) ({
+  ^bb0(%a: tensor<3xf32>):
+    %1:1 = "tosa.while_loop"(%a) ({
+    ^bb0(%b: tensor<3xf32>):
+      %limit = "tosa.const"() <{values = dense<100.0> : tensor<1xf32>}> : () -> tensor<1xf32>
+      %sum = tosa.reduce_sum %b {axis = 0 : i32} : (tensor<3xf32>) -> tensor<1xf32>
+      %less = tosa.greater %limit, %sum : (tensor<1xf32>, tensor<1xf32>) -> tensor<1xi1>
+      tosa.yield %less : tensor<1xi1>
+    }, {
+    ^bb0(%b: tensor<3xf32>):
+      %twice = tosa.add %b, %b : (tensor<3xf32>, tensor<3xf32>) -> tensor<3xf32>
+      tosa.yield %twice : tensor<3xf32>
+    }) : (tensor<3xf32>) -> tensor<3xf32>
+    tosa.yield %1 : tensor<3xf32>
+  }, {
+  ^bb0(%a: tensor<3xf32>):
+    tosa.yield %a : tensor<3xf32>
+  }) : (tensor<1xi1>, tensor<3xf32>) -> tensor<3xf32>
+  func.return %0 : tensor<3xf32>
+}
+"""
+
+
+@pytest.mark.engine
+def test_conditions_of_tosa_that_have_dims() -> None:
+    op = for_iree(parse_module(CONDITIONS_WITH_DIMS))
+    (function,) = op.ops
+    artefact = compile_mlir(generic_text(op).encode(), profile="quick")
+    run = IreeExecutable(artefact.vmfb, {}, {"main": signature_of(function)}, device="local-sync")  # type: ignore[arg-type]
+    x = torch.ones(3)
+    assert_same(run(x, torch.tensor([False])), x)
+    assert_same(run(x, torch.tensor([True])), x * 64)
 
 
 # What IREE makes of them without us

@@ -34,3 +34,17 @@ def test_sums_over_one_dim_and_products_of_sums_stay_as_they_are(target: str) ->
 
     module = flambeau.compile(sums, (torch.ones(3, 2), torch.ones(2)), output_type=target).op
     assert for_iree(module) is module
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("rows", [1, 3])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_rows_and_columns_with_matrices_that_are_arguments(dtype: torch.dtype, rows: int) -> None:
+    def products(x: torch.Tensor, y: torch.Tensor, w: torch.Tensor, bias: torch.Tensor) -> list[torch.Tensor]:
+        return [x @ w, torch.nn.functional.linear(y, w, bias), w @ y[0], torch.addmm(bias[None], y, w.t(), alpha=2)]
+
+    given = [torch.randn(size).to(dtype) for size in ((rows, 70), (rows, 131), (70, 131), (70,))]
+    run = flambeau.load(flambeau.compile(products, tuple(given)), device="local-sync")
+    tolerance = {torch.bfloat16: 3e-2, torch.float32: 1e-4}.get(dtype, 1e-10)
+    for got, expected in zip(run(*given), products(*given), strict=True):
+        torch.testing.assert_close(got, expected, rtol=tolerance, atol=30 * tolerance)

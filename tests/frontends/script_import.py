@@ -22,7 +22,7 @@ from flambeau.ir.printing import pretty_text
 
 
 def upstream_accepts(text: str) -> None:
-    """The real torch-mlir parses and verifies the program."""
+    """Check that the real torch-mlir parses and verifies the program."""
     pytest.importorskip("torch_mlir")
     from torch_mlir.dialects import torch as torch_dialect
     from torch_mlir.ir import Context, Module

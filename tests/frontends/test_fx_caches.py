@@ -46,7 +46,7 @@ def load(module: flambeau.Module, engine: str) -> Any:
 
 
 def whole(model: nn.Module, ids: Tensor) -> Tensor:
-    """The logits of all tokens at once, without a cache."""
+    """Compute the logits of all tokens at once, without a cache."""
     with torch.no_grad():
         logits: Tensor = model(ids, use_cache=False).logits
     return logits

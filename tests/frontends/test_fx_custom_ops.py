@@ -9,6 +9,7 @@ import torch
 from fx_support import THREE, steps_like_eager
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.nn.modules.linear_cross_entropy_options import LinearCrossEntropyOptions
 
 import flambeau
 from flambeau.diagnostics import CompileError, Unsupported
@@ -95,3 +96,15 @@ def test_what_goes_wrong_in_a_decomposition_is_told() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert expansion.trace(node, warns) is not None
+
+
+@pytest.mark.engine
+def test_ops_that_pytorch_writes_in_python() -> None:
+    options = LinearCrossEntropyOptions()
+
+    def loss(x: Tensor, weight: Tensor, target: Tensor) -> Tensor:
+        return nn.functional.linear_cross_entropy(x, weight, target, options=options)
+
+    x, weight, target = torch.randn(4, 6), torch.randn(5, 6), torch.tensor([0, 4, 2, 1])
+    run = flambeau.load(flambeau.compile(loss, (x, weight, target)), profile="quick")
+    torch.testing.assert_close(run(x, weight, target), loss(x, weight, target))

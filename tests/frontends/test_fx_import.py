@@ -7,13 +7,14 @@ from collections import namedtuple
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
-from fx_support import Counter, load, matrix, ops_of, runs_like_eager
-from support import assert_same
+from fx_support import Counter, load, matrix, ops_of, runs_like_eager, same_call
+from support import Together, assert_same, check_all
 from torch import Tensor, nn
 from torch.export import Dim
 
@@ -370,12 +371,17 @@ SIZES = [
 ]  # fmt: skip
 
 
+EVEN = ({0: Dim("rows", min=1, max=64), 1: 2 * Dim("half", min=1, max=64)},)
+OF_SIZES = Together(
+    {f.__name__: partial(flambeau.compile, f, (torch.zeros(3, 4),), dynamic_shapes=EVEN) for f in SIZES}
+)
+
+
 @pytest.mark.engine
 @pytest.mark.parametrize("function", SIZES, ids=lambda f: f.__name__)
 def test_sizes_in_the_program(function: Callable[[Tensor], Tensor]) -> None:
     """S1, S5, S7-S10: sizes are symbols of the program, and one compilation serves all of them."""
-    even = ({0: Dim("rows", min=1, max=64), 1: 2 * Dim("half", min=1, max=64)},)
-    run = load(flambeau.compile(function, (torch.randn(3, 4),), dynamic_shapes=even))
+    run = OF_SIZES[function.__name__]
     for shape in ((3, 4), (5, 10)):
         x = torch.randn(shape)
         assert_same(run(x), function(x), function.__name__)
@@ -458,11 +464,19 @@ DECOMPOSED: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]]]] 
 }  # fmt: skip
 
 
+def decomposed(name: str) -> flambeau.Module:
+    function, inputs = DECOMPOSED[name]
+    return flambeau.compile(lambda *args: function(*args), inputs())
+
+
+ON_IREE = Together({name: partial(decomposed, name) for name in DECOMPOSED})
+
+
 @pytest.mark.engine
 @pytest.mark.parametrize("name", DECOMPOSED)
 def test_ops_that_pytorch_decomposes(name: str) -> None:
     function, inputs = DECOMPOSED[name]
-    runs_like_eager(lambda *args: function(*args), *inputs())
+    same_call(ON_IREE[name], function, *inputs())
 
 
 def test_an_expanded_op_keeps_the_location_of_its_call() -> None:
@@ -682,3 +696,28 @@ def test_locations_reach_the_last_lowering() -> None:
     assert any((f := user_frame(op.location)) and f.line == line for op in module.op.walk())
     assert f'"{__file__}":{line}' in module.text(locations=True)
     assert __file__ not in module.text()
+
+
+C = torch.complex(torch.arange(6.0).reshape(2, 3), torch.ones(2, 3))
+SQUARE, BATCH = torch.randn(3, 3, dtype=torch.complex64), torch.randn(2, 3, 3, dtype=torch.complex64)
+COMPLEX_NUMBERS: list[tuple[Any, ...]] = [
+    (lambda: torch.full((2, 3), 1 + 2j), ()),
+    (lambda x: torch.full_like(x, 3j) + x.new_full((3,), 1 - 1j), (C,)),
+    (lambda x: torch.constant_pad_nd(x, (1, 2), 1 + 2j), (C,)),
+    (lambda x: x.index_fill(1, torch.tensor([0, 2]), 4j), (C,)),
+    (lambda x: x.masked_fill(x.real > 2, 2j) * (1 + 1j) + 3j, (C,)),
+    (lambda x, a: torch.addmm(x, x, a, beta=2j, alpha=1 + 1j), (C, SQUARE)),
+    (lambda x, a: torch.addmv(a[0], a, x[0], beta=1j, alpha=2j), (C, SQUARE)),
+    (lambda x, a: torch.addr(a, x[0], x[1], beta=0, alpha=2 + 1j), (C, SQUARE)),
+    (
+        lambda a, b: torch.baddbmm(b, b, b, beta=1j, alpha=0.5) + torch.addbmm(a, b, b, beta=2, alpha=1j),
+        (SQUARE, BATCH),
+    ),
+    (lambda x: x**2j, (C,)),
+    (lambda x: torch.fill(x, 2j) + torch.where(x.real > 2, x, 1j), (C,)),
+]
+
+
+@pytest.mark.engine
+def test_complex_numbers_as_arguments() -> None:
+    check_all(COMPLEX_NUMBERS, rtol=1e-4, atol=1e-4)

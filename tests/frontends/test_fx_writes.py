@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import deepcopy
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
-from fx_support import Counter, load, matrix, ops_of, runs_like_eager
-from support import assert_same
+from fx_support import Counter, load, matrix, ops_of, runs_like_eager, same_call
+from support import Together, assert_same
 from torch import Tensor, nn
 from torch.export import Dim
 from torch.utils import _pytree as pytree
@@ -241,10 +242,13 @@ def test_sums_in_place_are_of_the_dtype_of_the_tensor(x: Tensor) -> None:
     runs_like_eager(lambda x: (x.clone().cumsum_(0), x.clone().cumprod_(0)), x)
 
 
+STATIC = Together({f.__name__: partial(flambeau.compile, f, (matrix(),)) for f in WRITES})
+
+
 @pytest.mark.engine
 @pytest.mark.parametrize("function", WRITES, ids=lambda f: f.__name__)
 def test_writes(function: Callable[[Tensor], Any]) -> None:
-    runs_like_eager(function, matrix())
+    same_call(STATIC[function.__name__], function, matrix())
 
 
 DYNAMIC_WRITES = [
@@ -253,11 +257,14 @@ DYNAMIC_WRITES = [
 ]  # fmt: skip
 
 
+OPEN = ({0: Dim.DYNAMIC, 1: Dim.DYNAMIC},)
+DYNAMIC = Together({f.__name__: partial(flambeau.compile, f, (matrix(),), dynamic_shapes=OPEN) for f in DYNAMIC_WRITES})
+
+
 @pytest.mark.engine
 @pytest.mark.parametrize("function", DYNAMIC_WRITES, ids=lambda f: f.__name__)
 def test_writes_with_dynamic_sizes(function: Callable[[Tensor], Any]) -> None:
-    module = flambeau.compile(function, (matrix(),), dynamic_shapes=({0: Dim.DYNAMIC, 1: Dim.DYNAMIC},))
-    run = load(module)
+    run = DYNAMIC[function.__name__]
     for shape in ((3, 4), (5, 7)):
         x = torch.randn(shape) * 3
         assert_same(pytree.tree_leaves(run(x)), pytree.tree_leaves(function(x)))

@@ -143,7 +143,7 @@ class Worker:
         self.stderr.close()
 
     def last_words(self) -> str:
-        """What the process wrote to its standard error before it ended."""
+        """Return what the process wrote to its standard error before it ended."""
         self.process.join(5)
         code = self.process.exitcode
         name = signal.Signals(-code).name if code is not None and code < 0 else f"exit status {code}"

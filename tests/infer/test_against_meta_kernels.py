@@ -20,7 +20,7 @@ def meta(shape: tuple[int, ...], dtype: torch.dtype = torch.float32) -> torch.Te
 
 
 def infer(name: str, *args: Any, **kwargs: Any) -> list[tuple[tuple[int | None, ...], torch.dtype]]:
-    """What TorchBuilder says the results are."""
+    """Infer the results' types by TorchBuilder."""
     tensors: list[torch.Tensor] = []
     block = Block()
 
@@ -49,7 +49,7 @@ def _answer(value: SSAValue) -> tuple[tuple[int | None, ...], torch.dtype]:
 
 
 def truth(name: str, *args: Any, **kwargs: Any) -> list[tuple[tuple[int, ...], torch.dtype]]:
-    """What PyTorch's meta kernel says."""
+    """Infer the results' types by PyTorch's meta kernel."""
     _, base, *overload = name.split(".", 2)
     op = getattr(getattr(torch.ops.aten, base), overload[0] if overload else "default")
     results = op(*args, **kwargs)

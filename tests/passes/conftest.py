@@ -115,7 +115,7 @@ def _copied(value: Any) -> Any:
 
 
 def flat(value: Any) -> list[Any]:
-    """The leaves of nested containers."""
+    """List the leaves of nested containers."""
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, tuple | list):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ class Call:
         self.tensors = [v for a in args for v in (a if isinstance(a, list) else [a]) if isinstance(v, torch.Tensor)]
 
     def bound(self, values: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
-        """The arguments with other values for its tensors, as a Python call has them."""
+        """Bind other values to the tensors among the arguments, as a Python call has them."""
         left = iter(values)
 
         def fill(value: Any) -> Any:
@@ -74,8 +75,14 @@ def _dynamic_dims(x: torch.Tensor, dynamic: bool) -> dict[int, Any]:
 
 def from_fx(call: Call, output: str, dynamic: bool = False) -> flambeau.Module:
     """Compile the call through `torch.export`."""
+    return flambeau.compile(_exported(call, dynamic), output_type=output)
+
+
+@cache
+def _exported(call: Call, dynamic: bool) -> flambeau.Module:
+    """Export the call once for all tests: that takes longest."""
     shapes = {"args": tuple(_dynamic_dims(x, dynamic) for x in call.tensors)} if dynamic else None
-    return flambeau.compile(_Program(call), tuple(call.tensors), output_type=output, dynamic_shapes=shapes)
+    return flambeau.compile(_Program(call), tuple(call.tensors), output_type="raw", dynamic_shapes=shapes)
 
 
 def from_nn(call: Call, output: str, dynamic: bool = False) -> flambeau.Module:
@@ -114,7 +121,7 @@ def _type(x: torch.Tensor, dynamic: bool) -> Any:
 
 
 def plain_text(module: flambeau.Module) -> str:
-    """The text of a program with values numbered in order and without notes on symbolic sizes."""
+    """Print a program with values numbered in order and without notes on symbolic sizes."""
     text = "\n".join(line for line in str(module).splitlines() if "symbolic" not in line)
     numbers: dict[str, str] = {}
     return re.sub(r"%[\w$.-]+", lambda m: numbers.setdefault(m[0], f"%{len(numbers)}"), text)

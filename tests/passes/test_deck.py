@@ -100,7 +100,7 @@ func @f(%arg0: !torch.vtensor) -> !torch.vtensor {
 
 
 def spelt(module: ModuleOp) -> str:
-    """A module as it is printed when values have no names."""
+    """Print a module as if values had no names."""
     for op in module.walk():
         for value in (*op.results, *(a for region in op.regions for block in region.blocks for a in block.args)):
             value.name_hint = None
@@ -172,7 +172,7 @@ func @forward(%arg0: !torch.tensor) -> !torch.tensor {
 
 
 def part(module: ModuleOp, kind: type) -> str:
-    """The only op of a kind, printed alone."""
+    """Print the only op of a kind alone."""
     (found,) = (op for op in module.ops if isinstance(op, kind))
     return spelt(ModuleOp([found.clone()]))
 

@@ -103,7 +103,7 @@ HEADS = "!torch.tensor<[1,12,7,64],f32>"
 
 
 def opt_decoder() -> str:
-    """The end of a traced OPT as its users saw it: 12 pairs of keys and values, all views, in a tuple in a tuple."""
+    """Write the end of a traced OPT as its users saw it: 12 pairs of keys and values, all views, in nested tuples."""
     keys = [(134, 139), *((199 + 60 * i, 204 + 60 * i) for i in range(11))]
     lines = []
     for value in (v for pair in keys for v in pair):

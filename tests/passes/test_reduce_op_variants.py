@@ -33,13 +33,13 @@ def test_an_in_place_op_without_a_value_form_is_named() -> None:
         func.func @f(%arg0: !torch.tensor<[2],f32>) -> !torch.tensor<[2],f32> {
           %none = torch.constant.none
           %f = torch.constant.float 1.0
-          %0 = torch.operator "torch.aten.normal_"(%arg0, %f, %f, %none)
+          %0 = torch.operator "torch.aten._no_grad_normal_"(%arg0, %f, %f, %none)
             : (!torch.tensor<[2],f32>, !torch.float, !torch.float, !torch.none) -> !torch.tensor<[2],f32>
           func.return %0 : !torch.tensor<[2],f32>
         }
         """
     )
-    with pytest.raises(CompileError, match=r"aten\.normal_: this in-place op has no value form"):
+    with pytest.raises(CompileError, match=r"aten\._no_grad_normal_: this in-place op has no value form"):
         run_pipeline(module, PASS)
 
 

@@ -140,7 +140,7 @@ class Model(torch.nn.Module):
 
 
 def flat(value: Any) -> list[Any]:
-    """The leaves of nested tuples, without None."""
+    """List the leaves of nested tuples, without None."""
     if isinstance(value, tuple | list):
         return [leaf for part in value for leaf in flat(part)]
     return [] if value is None else [value]
@@ -180,7 +180,7 @@ def test_every_stage_gives_the_same_numbers_and_is_real_mlir() -> None:
 
 
 def upstream(text: str, passes: Sequence[str]) -> str:
-    """What torch-mlir's own passes make of a program, as we read it."""
+    """Run torch-mlir's own passes on a program."""
     ir = pytest.importorskip("torch_mlir.ir")
     from torch_mlir.dialects import torch as torch_dialect
     from torch_mlir.passmanager import PassManager

@@ -18,9 +18,10 @@ class Backend(IreeBackend):
             time.sleep(600)
         if "math.cos" in text:
             eaten = []
-            while True:
-                eaten.append(bytearray(b"x" * (32 << 20)))
-                time.sleep(0.01)
+            while len(eaten) < 64:  # 4 GiB, if nobody ends it before
+                eaten.append(b"x" * (64 << 20))
+                time.sleep(0.005)
+            time.sleep(600)
         if "math.tanh" in text:
             raise RuntimeError("no hyperbolic functions on this chip")
         return super().compile(module)

@@ -14,7 +14,7 @@ from flambeau.testing.runner import Plan, execute
 from flambeau.testing.workers import Limits, WorkerError
 from flambeau.testing.xfail import XfailSet
 
-pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("runner")]  # they share a run that takes a while
+pytestmark = pytest.mark.engine
 
 HERE = Path(__file__).parent
 CASES = HERE / "cases_of_all_kinds.py"

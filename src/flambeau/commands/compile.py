@@ -15,11 +15,14 @@ from rich.table import Table
 
 from flambeau.commands.errors import usage_error
 from flambeau.commands.inputs import InputSpec, load_factory, parse_input
+from flambeau.commands.plugins import plugin_option
 from flambeau.diagnostics import CompileError
 
 if TYPE_CHECKING:
     from flambeau.api import Module
 
+STATES = ("functional", "globals", "frozen")
+"""Those of `flambeau.compile`, which is not imported before it is needed."""
 FRONTENDS = ("fx", "script", "trace")
 OUTPUTS = ("raw", "torch", "linalg-on-tensors", "stablehlo", "tosa")
 _messages = Console(stderr=True)
@@ -27,7 +30,7 @@ _messages = Console(stderr=True)
 
 @contextmanager
 def progress(what: str) -> Iterator[None]:
-    """A spinner on a terminal; nothing in a log."""
+    """Show a spinner on a terminal; nothing in a log."""
     if not _messages.is_terminal:
         yield
         return
@@ -36,7 +39,7 @@ def progress(what: str) -> Iterator[None]:
 
 
 def show_timings(timings: dict[str, float]) -> None:
-    """The table of `--timing`."""
+    """Print the table of `--timing`."""
     table = Table("stage", "seconds", title="CPU time")
     for stage, seconds in timings.items():
         table.add_row(stage, f"{seconds:.3f}")
@@ -54,11 +57,14 @@ def _compile(
     output_type: str,
     timings: dict[str, float],
     frontend: str | None = None,
-    options: Mapping[str, str] | None = None,
+    options: Mapping[str, str | bool] | None = None,
+    external: Sequence[str] = (),
+    state: str = "functional",
 ) -> tuple[Module, Callable[..., Any] | None]:
-    """The compiled module, and the model that it was made from (None for a .mlir file)."""
+    """Compile the target; return the module and the model that it was made from (None for a .mlir file)."""
     import flambeau
 
+    left = {name: symbol or name.replace("::", ".") for name, _, symbol in (e.partition("=") for e in external)}
     if target.endswith(".mlir"):
         from flambeau.files import read_module
 
@@ -66,7 +72,7 @@ def _compile(
         if not path.is_file():
             raise usage_error(f"{path} is a folder" if path.is_dir() else f"there is no file {path}")
         module = read_module(path)
-        return flambeau.compile(module, output_type=output_type, options=options), None
+        return flambeau.compile(module, output_type=output_type, options=options, external=left, state=state), None
     start = time.process_time()
     with progress(f"loading {target}"):
         import torch
@@ -86,20 +92,23 @@ def _compile(
             dynamic_shapes=dynamic if any(dynamic) else None,
             frontend=frontend,
             options=options,
+            external=left,
+            state=state,
         )
     return module, model
 
 
-def _options(texts: Sequence[str]) -> dict[str, str]:
-    """The target's options, from `NAME=VALUE`."""
+def _options(texts: Sequence[str]) -> dict[str, str | bool]:
+    """Parse the target's options from `NAME=VALUE`; `true` and `false` become bools."""
     for text in texts:
         if "=" not in text:
             raise usage_error(f"an option is NAME=VALUE, such as int64=keep, not {text!r}")
-    return dict(text.split("=", 1) for text in texts)
+    pairs = (text.split("=", 1) for text in texts)
+    return {name: {"true": True, "false": False}.get(value, value) for name, value in pairs}
 
 
 def _load(target: str) -> Any:
-    """A model from Python, or the program of a TorchScript archive."""
+    """Load a model from Python, or the program of a TorchScript archive."""
     from flambeau.api import ARCHIVES, NO_PROGRAMS
 
     if hint := NO_PROGRAMS.get(Path(target).suffix):
@@ -119,6 +128,13 @@ def _load(target: str) -> Any:
     "--frontend", type=click.Choice(FRONTENDS), help="How the model is captured; fx unless it is TorchScript."
 )
 @click.option("--emit", type=click.Choice(OUTPUTS), default="linalg-on-tensors", show_default=True)
+@plugin_option()
+@click.option(
+    "--external", multiple=True, metavar="OP[=NAME]", help="An op that is left to the engine: mylib::gate=gate."
+)
+@click.option(
+    "--state", type=click.Choice(STATES), default=STATES[0], show_default=True, help="What becomes of what it writes."
+)
 @click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help="An option of the target: int64=keep.")
 @click.option(
     "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write here, not to the terminal."
@@ -132,6 +148,8 @@ def compile_command(
     inputs: tuple[str, ...],
     frontend: str | None,
     emit: str,
+    external: tuple[str, ...],
+    state: str,
     options: tuple[str, ...],
     output: Path | None,
     inline_weights: bool,
@@ -146,7 +164,9 @@ def compile_command(
     """
     timings: dict[str, float] = {}
     try:
-        module, _ = _compile(target, _inputs(inputs), emit, timings, frontend, _options(options))
+        module, _ = _compile(target, _inputs(inputs), emit, timings, frontend, _options(options), external, state)
+    except ValueError as e:  # a choice that does not go with another
+        raise usage_error(str(e)) from None
     except CompileError as e:
         if repro is not None and "module" in e.context:
             e.save_repro(repro)
@@ -175,13 +195,16 @@ def _write(path: Path, text: str) -> None:
 
 
 @click.command("run")
-@click.argument("target", metavar="FILE.py:FACTORY | FILE.pt | FILE.mlir | FILE.vmfb")
+@click.argument("target", metavar="FILE.py:FACTORY | FILE.pt | FILE.mlir | FILE.vmfb | FILE.xla")
 @click.option(
     "--frontend", type=click.Choice(FRONTENDS), help="How the model is captured; fx unless it is TorchScript."
 )
 @click.option("--input", "inputs", multiple=True, metavar="SHAPExDTYPE[=VALUE]")
+@plugin_option()
 @click.option("--engine", default="iree", show_default=True)
-@click.option("--save", type=click.Path(dir_okay=False, path_type=Path), help="Keep the compiled artefact (.vmfb).")
+@click.option(
+    "--save", type=click.Path(dir_okay=False, path_type=Path), help="Keep the compiled artefact (.vmfb, .xla)."
+)
 @click.option(
     "--check", is_flag=True, help="Compare with eager PyTorch, or with the plainest code; exit status 1 if they differ."
 )
@@ -202,18 +225,22 @@ def run_command(
     import torch
 
     import flambeau
-    from flambeau.engines import WrongResult
+    from flambeau.engines import WrongResult, output_type_of
 
     specs = _inputs(inputs)
     timings: dict[str, float] = {}
-    if target.endswith(".vmfb"):
+    if target.endswith((".vmfb", ".xla")):
         if not Path(target).is_file():
             raise usage_error(f"there is no file {target}")
         if check:
             raise usage_error("--check needs the program: give FILE.py:FACTORY, FILE.pt or FILE.mlir")
         executable, model = flambeau.load(target), None
     else:
-        module, model = _compile(target, specs, "linalg-on-tensors", timings, frontend)
+        try:
+            output = output_type_of(engine)
+        except ValueError as e:
+            raise usage_error(str(e)) from None
+        module, model = _compile(target, specs, output, timings, frontend)
         timings.update(module.timings)
         with progress(f"compiling with {engine}"):
             try:

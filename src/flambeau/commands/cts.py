@@ -17,6 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from flambeau.commands.errors import usage_error
+from flambeau.commands.plugins import plugin_option
 
 if TYPE_CHECKING:
     from flambeau.testing.report.comparison import Comparison
@@ -52,6 +53,7 @@ class Options:
     ids: tuple[str, ...]
     failed: Path | None
     files: tuple[Path, ...]
+    plugins: tuple[Path, ...]
     every: int
     jobs: int
     timeout: float
@@ -70,7 +72,10 @@ class Options:
 
 @click.command("cts")
 @click.option(
-    "--backend", default="iree", show_default=True, help="iree, iree-int64, eager, an entry point, or a Python file."
+    "--backend",
+    default="iree",
+    show_default=True,
+    help="iree, xla, iree-int64, eager, an entry point, or a Python file.",
 )
 @click.option("--suite", "suites", multiple=True, callback=_split, help="ops, edge, dynamic, models or all.")
 @click.option(
@@ -82,6 +87,7 @@ class Options:
 @click.option("--case", "ids", multiple=True, help="Only the case with this id.")
 @click.option("--failed", type=_file(exists=True), help="Only what did not pass in this JSON report.")
 @click.option("--cases", "files", multiple=True, type=_file(exists=True), help="A Python file with cases of your own.")
+@plugin_option(expose_value=True)
 @click.option("--every", default=1, type=click.IntRange(1), help="Only every n-th case.")
 @click.option("--jobs", "-j", default=2, show_default=True, type=click.IntRange(1), help="Worker processes.")
 @click.option(
@@ -140,7 +146,7 @@ def cts_command(**given: Any) -> None:
 
 
 def _plan(options: Options) -> Plan:
-    """What the options ask for; cases by their ids bring their suites and dtypes with them."""
+    """Make the plan that the options ask for; cases by their ids bring their suites and dtypes with them."""
     from flambeau.api import OutputType
     from flambeau.testing.results import Run
     from flambeau.testing.runner import Plan
@@ -169,6 +175,7 @@ def _plan(options: Options) -> Plan:
         Limits(options.timeout, int(options.memory * (1 << 30))),
         options.out,
         options.restart,
+        options.plugins,
     )
 
 
@@ -184,7 +191,7 @@ def _results(options: Options, plan: Plan) -> Run:
 
 
 def _failed_in(run: Run) -> tuple[str, ...]:
-    """The ids of the cases of a run that failed on some target."""
+    """List the ids of the cases of a run that failed on some target; ValueError if none did."""
     from flambeau.testing.results import FAIL, XFAIL
 
     found = tuple(dict.fromkeys(r.case for r in run.results if r.status in (FAIL, XFAIL)))
@@ -229,7 +236,7 @@ def _update_xfail(spec: str, run: Run) -> Run:
 
 
 def _expected(spec: str, run: Run) -> Run:
-    """A run in the light of what the XFAIL set says now."""
+    """Apply the XFAIL set as it is now to the results of a run."""
     from flambeau.testing.results import Run
     from flambeau.testing.xfail import XfailSet, xfail_path
 
@@ -313,7 +320,7 @@ def _write(run: Run, comparison: Comparison | None, options: Options) -> None:
 
 
 def _judged(run: Run, level: str | None, comparison: Comparison | None) -> bool:
-    """Whether the exit status is 0: by the level if there is one, else by the XFAIL set; and no worse than before."""
+    """Tell whether the exit status is 0: by the level if given, else by the XFAIL set; and no worse than before."""
     from flambeau.testing.report.levels import LEVELS, standings
     from flambeau.testing.xfail import failed
 

@@ -27,7 +27,7 @@ class InputSpec:
     """What follows `=`: a number, `ones`, `zeros`, `arange`, or `@file.npy`."""
 
     def tensor(self) -> Any:
-        """An example tensor: random unless a value was given."""
+        """Make an example tensor: random unless a value was given."""
         import torch
 
         shape = [EXAMPLE_SIZE if d is None else d for d in self.shape]
@@ -67,7 +67,7 @@ class InputSpec:
         return torch.from_numpy(array).to(self.dtype.torch)
 
     def dynamic_dims(self) -> dict[int, Any] | None:
-        """`torch.export`'s dynamic shapes of this input."""
+        """Return `torch.export`'s dynamic shapes of this input; None if all its sizes are static."""
         import torch
 
         dims = {i: torch.export.Dim.DYNAMIC for i, d in enumerate(self.shape) if d is None}
@@ -96,7 +96,7 @@ def parse_input(text: str) -> InputSpec:
 
 
 def load_factory(target: str) -> Any:
-    """The model that `FILE.py:NAME` names: NAME is an `nn.Module`, or a function that makes one."""
+    """Load the model that `FILE.py:NAME` names: NAME is an `nn.Module`, or a function that makes one."""
     path_text, colon, name = target.rpartition(":")
     if not colon or not name:
         raise usage_error(f"{target!r} does not name a model; write FILE.py:FACTORY")

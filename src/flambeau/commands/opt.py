@@ -8,12 +8,14 @@ from pathlib import Path
 import click
 
 from flambeau.commands.errors import usage_error
+from flambeau.commands.plugins import plugin_option
 from flambeau.diagnostics import CompileError
 
 
 @click.command("opt")
 @click.argument("file", required=False, type=click.Path(path_type=Path))
 @click.option("-p", "--pass-pipeline", "--passes", "pipeline", default="", help="Names, or MLIR's nested syntax.")
+@plugin_option()
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path))
 @click.option("--generic", is_flag=True, help="Print in generic form.")
 @click.option("--locations", "--mlir-print-debuginfo", is_flag=True, help="Print the location of each op.")

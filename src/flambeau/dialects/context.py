@@ -34,6 +34,8 @@ from xdsl.utils.exceptions import ParseError, VerifyException
 from xdsl.utils.lexer import Input, Span
 from xdsl.utils.mlir_lexer import MLIRLexer, MLIRTokenKind
 
+from flambeau.ir.plugins import added_dialects
+
 DIALECTS = {
     "func": "xdsl.dialects.func:Func",
     "math": "xdsl.dialects.math:Math",
@@ -41,14 +43,18 @@ DIALECTS = {
     "tensor": "xdsl.dialects.tensor:Tensor",
     "scf": "xdsl.dialects.scf:Scf",
     "cf": "xdsl.dialects.cf:Cf",
-    "ml_program": "xdsl.dialects.ml_program:MLProgram",
+    "ml_program": "flambeau.dialects.ml_program:MLProgram",
     "stablehlo": "flambeau.dialects.stablehlo:Stablehlo",
     "chlo": "flambeau.dialects.stablehlo:Chlo",
     "tosa": "flambeau.dialects.tosa:Tosa",
+    "sdy": "flambeau.dialects.sdy:Sdy",
+    "tm_tensor": "flambeau.dialects.tm_tensor:TmTensor",
     "torch": "flambeau.dialects.torch.ops:Torch",
     "torch_c": "flambeau.dialects.torch_c:TorchC",
 }
 """Dialects and where they are; one is imported when a program first uses it."""
+NAMES = frozenset({*DIALECTS, "arith", "builtin", "linalg"})
+"""The names of all dialects that are ours, or that we have made from xDSL's."""
 
 
 def load_dialect(path: str) -> Dialect:
@@ -93,9 +99,15 @@ def _linalg() -> Dialect:
     return Dialect("linalg", [*(op for op in Linalg.operations if op.name not in taken), *ours], [*Linalg.attributes])
 
 
+def _itself(dialect: Dialect) -> Dialect:
+    return dialect
+
+
 def make_context() -> Context:
-    """A context with every dialect that we use; none is imported before a program needs it."""
+    """Make a context with every dialect that we use; none of ours is imported before a program needs it."""
     context = Context()
+    for dialect in added_dialects():
+        context.register_dialect(dialect.name, partial(_itself, dialect))
     for name, path in DIALECTS.items():
         context.register_dialect(name, partial(load_dialect, path))
     context.register_dialect("arith", _arith)
@@ -113,7 +125,7 @@ def parse_module(text: str, name: str = "<string>", context: Context | None = No
 
 
 def blobs(context: Context) -> dict[str, bytes]:
-    """The contents of the `dense_resource`s that were read with this context, by key."""
+    """Return the contents of the `dense_resource`s that were read with this context, by key."""
     interface = context.get_dialect("builtin").get_interface(OpAsmDialectInterface)
     assert interface is not None
     # The first four bytes say how the rest is to be aligned.

@@ -33,15 +33,7 @@ class NamedOp(Operation):
         implied = ("operandSegmentSizes", "indexing_maps")
         attributes = {k: v for k, v in {**self.properties, **self.attributes}.items() if k not in implied}
         printer.print_op_attributes(attributes)
-        n = self.input_count
-        for keyword, operands in (("ins", self.operands[:n]), ("outs", self.operands[n:])):
-            if not operands:
-                continue
-            printer.print_string(f" {keyword}(")
-            printer.print_list(operands, printer.print_operand)
-            printer.print_string(" : ")
-            printer.print_list([o.type for o in operands], printer.print_attribute)
-            printer.print_string(")")
+        print_groups(printer, self.operands, self.input_count)
         if self.results:
             printer.print_string(" -> ")
             printer.print_list(self.result_types, printer.print_attribute)
@@ -49,18 +41,11 @@ class NamedOp(Operation):
     @classmethod
     def parse(cls, parser: Parser) -> Self:
         attributes = parser.parse_optional_attr_dict()
-        groups: list[list[SSAValue]] = []
-        for keyword in ("ins", "outs"):
-            parser.parse_keyword(keyword)
-            with parser.in_parens():
-                names = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_unresolved_operand)
-                parser.parse_punctuation(":")
-                types = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_type)
-                groups.append(list(parser.resolve_operands(names, types, parser.pos)))
+        ins, outs = (parse_group(parser, keyword) for keyword in ("ins", "outs"))
         results: list[Attribute] = []
         if parser.parse_optional_punctuation("->") is not None:
             results = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_type)
-        operands = [*groups[0], *groups[1]]
+        operands = [*ins, *outs]
         return cls.create(
             operands=operands,
             result_types=results,
@@ -68,9 +53,31 @@ class NamedOp(Operation):
             properties={
                 **attributes,
                 **implied_properties(cls.name.removeprefix("linalg.")),
-                "operandSegmentSizes": segments(len(groups[0]), len(groups[1])),
+                "operandSegmentSizes": segments(len(ins), len(outs)),
             },
         )
+
+
+def print_groups(printer: Printer, operands: Sequence[SSAValue], inputs: int) -> None:
+    """Print ` ins(%a : T) outs(%b : U)`, without a group that is empty; the first `inputs` operands are the inputs."""
+    for keyword, group in (("ins", operands[:inputs]), ("outs", operands[inputs:])):
+        if group:
+            printer.print_string(f" {keyword}(")
+            printer.print_list(group, printer.print_operand)
+            printer.print_string(" : ")
+            printer.print_list([o.type for o in group], printer.print_attribute)
+            printer.print_string(")")
+
+
+def parse_group(parser: Parser, keyword: str, optional: bool = False) -> list[SSAValue]:
+    """Read a group of operands, `ins(%a : T)`; one that is optional and not there is empty."""
+    if not (parser.parse_optional_keyword(keyword) if optional else parser.parse_keyword(keyword)):
+        return []
+    with parser.in_parens():
+        names = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_unresolved_operand)
+        parser.parse_punctuation(":")
+        types = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_type)
+        return list(parser.resolve_operands(names, types, parser.pos))
 
 
 @cache
@@ -79,7 +86,7 @@ def segments(*sizes: int) -> DenseArrayBase[Any]:
 
 
 def implied_region(name: str, types: Sequence[Attribute]) -> Region:
-    """The body of a named op, from the element types of its operands: the last is the accumulator."""
+    """Build the body of a named op from the element types of its operands: the last is the accumulator."""
     block = Block(arg_types=types)
     accumulator = types[-1]
     family = "f" if isinstance(accumulator, AnyFloat) else "i"
@@ -126,13 +133,13 @@ _IMPLIED: dict[str, dict[str, Attribute]] = {
 
 
 def implied_properties(name: str) -> dict[str, Attribute]:
-    """Properties that the pretty form leaves out but the generic form must have."""
+    """Return the properties that the pretty form leaves out but the generic form must have."""
     return _IMPLIED.get(name, {})
 
 
 @cache
 def named_op(name: str) -> type[NamedOp]:
-    """The class of a named op, `matmul`."""
+    """Return the class of a named op, `matmul`."""
     return type(f"{name.title().replace('_', '')}Op", (NamedOp,), {"name": f"linalg.{name}"})
 
 

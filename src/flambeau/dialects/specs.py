@@ -11,7 +11,7 @@ from flambeau.ir.module import ScalarSpec, TensorSpec
 
 
 def spec_of(type_: Attribute) -> TensorSpec | ScalarSpec:
-    """What a caller passes for an argument of this type, torch or builtin."""
+    """Describe what a caller passes for an argument of this type, torch or builtin."""
     if isinstance(type_, TensorType) and type_.shape is not None and type_.dtype is not None:
         return TensorSpec(type_.shape, type_.dtype)
     if isinstance(type_, BuiltinTensorType):

@@ -69,68 +69,23 @@ class ScalarConversionOp(TemplateOp):
             raise VerifyException(f"{self.name} takes {wanted[0]} to {wanted[1]}, not {got[0]} to {got[1]}")
 
 
-class ToI1Op(ScalarConversionOp):
-    """A Python bool as one bit."""
-
-    name = "torch_c.to_i1"
-    implied_operand_types = (BOOL,)
-    implied_result_types = (i1,)
-
-
-class FromI1Op(ScalarConversionOp):
-    """One bit as a Python bool."""
-
-    name = "torch_c.from_i1"
-    implied_operand_types = (i1,)
-    implied_result_types = (BOOL,)
+def _conversion(name: str, source: Attribute, target: Attribute, summary: str) -> type[ScalarConversionOp]:
+    """Make the class of the op `torch_c.<name>`, which converts between two types of scalars."""
+    members = {"__doc__": summary, "__module__": __name__, "name": f"torch_c.{name}"}
+    types = {"implied_operand_types": (source,), "implied_result_types": (target,)}
+    return type(f"{name.title().replace('_', '')}Op", (ScalarConversionOp,), {**members, **types})
 
 
-class ToI64Op(ScalarConversionOp):
-    """A Python int as 64 bits."""
-
-    name = "torch_c.to_i64"
-    implied_operand_types = (INT,)
-    implied_result_types = (i64,)
-
-
-class FromI64Op(ScalarConversionOp):
-    """64 bits as a Python int."""
-
-    name = "torch_c.from_i64"
-    implied_operand_types = (i64,)
-    implied_result_types = (INT,)
-
-
-class ToF64Op(ScalarConversionOp):
-    """A Python float as an f64."""
-
-    name = "torch_c.to_f64"
-    implied_operand_types = (FLOAT,)
-    implied_result_types = (f64,)
-
-
-class FromF64Op(ScalarConversionOp):
-    """An f64 as a Python float."""
-
-    name = "torch_c.from_f64"
-    implied_operand_types = (f64,)
-    implied_result_types = (FLOAT,)
-
-
-class GeneratorToI64Op(ScalarConversionOp):
-    """The state of a random number generator as 64 bits."""
-
-    name = "torch_c.generator_to_i64"
-    implied_operand_types = (GENERATOR,)
-    implied_result_types = (i64,)
-
-
-class I64ToGeneratorOp(ScalarConversionOp):
-    """A random number generator whose state is 64 bits."""
-
-    name = "torch_c.i64_to_generator"
-    implied_operand_types = (i64,)
-    implied_result_types = (GENERATOR,)
+SCALAR_CONVERSIONS = (
+    _conversion("to_i1", BOOL, i1, "A Python bool as one bit."),
+    _conversion("from_i1", i1, BOOL, "One bit as a Python bool."),
+    _conversion("to_i64", INT, i64, "A Python int as 64 bits."),
+    _conversion("from_i64", i64, INT, "64 bits as a Python int."),
+    _conversion("to_f64", FLOAT, f64, "A Python float as an f64."),
+    _conversion("from_f64", f64, FLOAT, "An f64 as a Python float."),
+    _conversion("generator_to_i64", GENERATOR, i64, "The state of a random number generator as 64 bits."),
+    _conversion("i64_to_generator", i64, GENERATOR, "A random number generator whose state is 64 bits."),
+)
 
 
 class GetNextSeedOp(TemplateOp):
@@ -141,19 +96,4 @@ class GetNextSeedOp(TemplateOp):
     assembly = "{attrs} : () -> {R0}"
 
 
-TorchC = Dialect(
-    "torch_c",
-    [
-        ToBuiltinTensorOp,
-        FromBuiltinTensorOp,
-        ToI1Op,
-        FromI1Op,
-        ToI64Op,
-        FromI64Op,
-        ToF64Op,
-        FromF64Op,
-        GeneratorToI64Op,
-        I64ToGeneratorOp,
-        GetNextSeedOp,
-    ],
-)
+TorchC = Dialect("torch_c", [ToBuiltinTensorOp, FromBuiltinTensorOp, *SCALAR_CONVERSIONS, GetNextSeedOp])

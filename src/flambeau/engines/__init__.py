@@ -11,7 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from flambeau.engines.errors import EngineError, RunError, WrongResult
 
-__all__ = ["Engine", "EngineError", "Executable", "RunError", "WrongResult", "get_engine"]
+__all__ = ["Engine", "EngineError", "Executable", "RunError", "WrongResult", "get_engine", "output_type_of"]
 
 ENTRY_POINTS = "flambeau.engines"
 """The group of entry points under which an installed package offers an engine: a class without arguments."""
@@ -19,6 +19,7 @@ ENTRY_POINTS = "flambeau.engines"
 _ENGINES = {
     "eager": "flambeau.engines.eager:EagerEngine",
     "iree": "flambeau.engines.iree:IreeEngine",
+    "xla": "flambeau.engines.xla:XlaEngine",
 }
 
 
@@ -31,13 +32,21 @@ class Executable(Protocol):
 
 @runtime_checkable
 class Engine(Protocol):
-    """Something that compiles modules; any object with these two members will do."""
+    """Something that compiles modules; any object with these two members will do.
+
+    It may have an `output_type` too: what programs are lowered to for it where nobody says; linalg otherwise.
+    """
 
     name: str
 
     def compile(self, module: Any, *args: Any, **options: Any) -> Executable:
         """Compile every function of `module`; the options are the engine's own."""
         ...
+
+
+def output_type_of(engine: str | Engine) -> str:
+    """Return the output type that programs are lowered to for an engine where nobody says."""
+    return str(getattr(get_engine(engine), "output_type", "linalg-on-tensors"))
 
 
 def get_engine(engine: str | Engine) -> Engine:

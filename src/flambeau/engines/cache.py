@@ -17,7 +17,7 @@ _BINARY: int = getattr(os, "O_BINARY", 0)
 
 
 def cache_directory() -> Path:
-    """The folder of everything that Flambeau may throw away; `FLAMBEAU_CACHE_DIR` moves it."""
+    """Return the folder of everything that Flambeau may throw away; `FLAMBEAU_CACHE_DIR` moves it."""
     if chosen := os.environ.get("FLAMBEAU_CACHE_DIR"):
         return Path(chosen)
     if platform.system() == "Windows":
@@ -30,12 +30,12 @@ def cache_directory() -> Path:
 
 
 def cache_enabled() -> bool:
-    """False where `FLAMBEAU_CACHE=0` says so."""
+    """Tell whether artefacts are cached; `FLAMBEAU_CACHE=0` turns that off."""
     return os.environ.get("FLAMBEAU_CACHE", "1") != "0"
 
 
 def cache_key(*parts: bytes | str) -> str:
-    """A name for an artefact that depends on all of `parts` and on their boundaries."""
+    """Hash the parts, and their boundaries, to the name of an artefact."""
     digest = hashlib.sha256()
     for part in parts:
         data = part.encode() if isinstance(part, str) else part

@@ -1,26 +1,27 @@
-"""From a Python call to a flat list of arguments, and from a flat list of results back to Python objects."""
+"""What is checked of a call, argument by argument, and what the errors say."""
 
 from __future__ import annotations
 
+import itertools
 import operator
-import sys
 from collections import namedtuple
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from flambeau.ir.arrays import (
-    GradientError,
     cannot_be_written,
     dtype_of,
     has_strides,
     is_array,
     is_numpy,
     numpy_dtype,
-    overwrite,
+    overlapping,
     prefers_torch,
     shares_memory,
+    span_of,
 )
 from flambeau.ir.module import Argument, Fixed, ScalarSpec, Signature, TensorSpec
 from flambeau.ir.trees import Tree, flatten
@@ -30,7 +31,7 @@ _INT64 = range(-(1 << 63), 1 << 63)
 
 def check_signature(name: str, signature: Signature, weights: Mapping[str, Any]) -> None:
     """Raise ValueError if some argument of a function would never get a value."""
-    fed = set(_leaf_arguments(signature))
+    fed = set(leaf_arguments(signature))
     for i, argument in enumerate(signature.arguments):
         if argument.state is not None and argument.state not in weights:
             raise ValueError(
@@ -40,22 +41,7 @@ def check_signature(name: str, signature: Signature, weights: Mapping[str, Any])
             raise ValueError(f"argument {argument.name!r} of {name!r} is neither an input nor a weight")
 
 
-def bind(signature: Signature, args: tuple[Any, ...], kwargs: dict[str, Any], weights: Mapping[str, Any]) -> list[Any]:
-    """The value of each argument of the function: what the caller passed, checked, and the state."""
-    leaves = _flatten(signature, args, kwargs)
-    for fixed in signature.fixed:
-        _check_fixed(fixed, leaves[fixed.leaf])
-    values: list[Any] = [None if a.state is None else weights[a.state] for a in signature.arguments]
-    for leaf, position in zip(leaves, _leaf_arguments(signature), strict=True):
-        if position is not None:
-            values[position] = _check(signature.arguments[position], leaf)
-    _check_gradients(signature, values)
-    if signature.mutations:
-        _check_writes(signature, values, weights)
-    return values
-
-
-def _check_fixed(fixed: Fixed, value: Any) -> None:
+def check_fixed(fixed: Fixed, value: Any) -> None:
     """Raise unless a value is the one that the program was specialised to."""
     if not same_value(fixed.value, value):
         raise ValueError(
@@ -65,7 +51,7 @@ def _check_fixed(fixed: Fixed, value: Any) -> None:
 
 
 def same_value(a: Any, b: Any) -> bool:
-    """Whether two Python values are one to a program: `True`, `1` and `1.0` differ, and so do 0.0 and -0.0."""
+    """Tell whether two Python values are one to a program: `True`, `1` and `1.0` differ, and so do 0.0 and -0.0."""
     b = b.item() if isinstance(b, np.generic) else b
     if a is b:
         return True
@@ -83,49 +69,44 @@ def _show(value: Any) -> str:
     return text if len(text) <= 80 else f"a {type(value).__name__}"
 
 
-def _check_gradients(signature: Signature, values: Sequence[Any]) -> None:
-    """Raise where PyTorch would go on to record what a gradient needs: a compiled program records nothing."""
-    torch = sys.modules.get("torch")
-    if torch is None or not torch.is_grad_enabled():
-        return
-    tracked = [
-        a.name
-        for a, v in zip(signature.arguments, values, strict=True)
-        if a.state is None and isinstance(v, torch.Tensor) and v.requires_grad
-    ]
-    has_gradient = any(
-        isinstance(r, TensorSpec) and (r.dtype.is_float or r.dtype.is_complex) for r in signature.results
-    )
-    if tracked and has_gradient:
-        raise GradientError(
-            f"argument {tracked[0]!r} requires a gradient, and a compiled program gives none: call it under "
-            "torch.no_grad(), or pass detach() of the argument"
-        )
+@dataclass(frozen=True)
+class _Held:
+    """A tensor that a program has while it runs."""
+
+    name: str
+    array: Any
+    is_passed: bool
+    is_written: bool = False
 
 
-def _check_writes(signature: Signature, values: Sequence[Any], weights: Mapping[str, Any]) -> None:
+def check_writes(signature: Signature, values: Sequence[Any], weights: Mapping[str, Any]) -> None:
     """Raise if a tensor that the program writes is one that it has under another name as well, or cannot be written."""
     written = {m.argument for m in signature.mutations}
-    passed = [i for i, a in enumerate(signature.arguments) if a.state is None and is_array(values[i])]
-    for i in written:
-        argument, value = signature.arguments[i], values[i]
-        if not is_array(value):
-            continue
-        if (reason := cannot_be_written(value)) is not None:
-            raise ValueError(f"argument {argument.name!r} {reason}, and the program writes it: pass a copy")
-        others = {a.name: values[j] for j in passed if j != i for a in (signature.arguments[j],)}
-        if argument.state is None:
-            others |= {name: w for name, w in weights.items() if is_array(w)}
-        for name, other in others.items():
-            if shares_memory(value, other):
+    held = [
+        _Held(a.name, v, a.state is None, i in written)
+        for i, (a, v) in enumerate(zip(signature.arguments, values, strict=True))
+        if is_array(v)
+    ]
+    for one in held:
+        if one.is_written and (reason := cannot_be_written(one.array)) is not None:
+            raise ValueError(f"argument {one.name!r} {reason}, and the program writes it: pass a copy")
+    if any(one.is_written and one.is_passed for one in held):
+        held += [_Held(name, weight, False) for name, weight in weights.items() if is_array(weight)]
+    # Only those that lie between addresses that overlap are compared element by element.
+    spans = [(*span_of(one.array), i) for i, one in enumerate(held) if 0 not in one.array.shape]
+    for group in overlapping(spans):
+        members = [held[i] for _, _, i in group]
+        for one, other in itertools.permutations(members, 2):
+            # Two tensors of the program's own may be one, as tied weights are.
+            if one.is_written and (one.is_passed or other.is_passed) and shares_memory(one.array, other.array):
                 raise ValueError(
-                    f"arguments {argument.name!r} and {name!r} share memory, and the program writes "
-                    f"{argument.name!r}: pass a clone() of one of them"
+                    f"arguments {one.name!r} and {other.name!r} share memory, and the program writes "
+                    f"{one.name!r}: pass a clone() of one of them"
                 )
 
 
 def answer_in_torch(signature: Signature, values: Sequence[Any], weights: Mapping[str, Any]) -> bool:
-    """Whether results should be torch tensors: as the caller's arguments, else as the weights, else as the tree."""
+    """Tell whether results should be torch tensors, as the caller's arguments, else the weights, else the tree are."""
     passed = (v for v, a in zip(values, signature.arguments, strict=True) if a.state is None)
     for group in (passed, weights.values()):
         if (found := prefers_torch(group)) is not None:
@@ -133,28 +114,15 @@ def answer_in_torch(signature: Signature, values: Sequence[Any], weights: Mappin
     return any(spec is not None and not isinstance(spec, Tree) for spec in (signature.in_spec, signature.out_spec))
 
 
-def finish(signature: Signature, values: Sequence[Any], results: Sequence[Any]) -> Any:
-    """Write results into what they are the new values of, and build what the caller gets back."""
-    for mutation in signature.mutations:
-        overwrite(values[mutation.argument], results[mutation.result])
-    leaves = [o.constant if o.result is None else results[o.result] for o in signature.outputs]
-    if isinstance(signature.out_spec, Tree):
-        return signature.out_spec.unflatten(leaves)
-    if signature.out_spec is not None:
-        from torch.utils._pytree import tree_unflatten
-
-        return tree_unflatten(leaves, signature.out_spec)
-    return leaves[0] if len(leaves) == 1 else leaves
-
-
-def _leaf_arguments(signature: Signature) -> Sequence[int | None]:
-    """For each leaf that the caller passes, the argument that it feeds."""
+def leaf_arguments(signature: Signature) -> Sequence[int | None]:
+    """List for each leaf that the caller passes the argument that it feeds; None for one that feeds none."""
     if signature.inputs is not None:
         return signature.inputs
     return [i for i, a in enumerate(signature.arguments) if a.state is None]
 
 
-def _flatten(signature: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+def flatten_call(signature: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+    """Flatten a call into leaves; raise TypeError if it has not the structure that the program was compiled for."""
     if signature.in_spec is None:
         return _flatten_by_name(signature, args, kwargs)
     try:
@@ -168,7 +136,7 @@ def _flatten(signature: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]
 
 
 def _flatten_by_name(signature: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-    positions = _leaf_arguments(signature)
+    positions = leaf_arguments(signature)
     names = [f"unused{i}" if p is None else signature.arguments[p].name for i, p in enumerate(positions)]
     missing = [name for name in names[len(args) :] if name not in kwargs]
     unknown = [name for name in kwargs if name not in names[len(args) :]]
@@ -192,13 +160,12 @@ def _structure(like: Any, call: Any) -> Any:
 def _leaf_names(signature: Signature) -> list[str]:
     names = {f.leaf: f.name for f in signature.fixed}
     return [
-        names.get(i, "*") if p is None else signature.arguments[p].name
-        for i, p in enumerate(_leaf_arguments(signature))
+        names.get(i, "*") if p is None else signature.arguments[p].name for i, p in enumerate(leaf_arguments(signature))
     ]
 
 
 def describe_call(spec: Any, names: Sequence[str] = ()) -> str:
-    """The tree spec of `(args, kwargs)` as one would write the call: `(x, [*, *], mask=*)`, with names of leaves."""
+    """Write the tree spec of `(args, kwargs)` as a call, `(x, [*, *], mask=*)`, with names of leaves."""
     leaves = iter(names)
     args, kwargs = spec.children()
     positional = [_describe(child, leaves) for child in args.children()]
@@ -220,7 +187,8 @@ def _describe(spec: Any, names: Iterator[str]) -> str:
     return f"{kind.__name__}({', '.join(children)})"
 
 
-def _check(argument: Argument, value: Any) -> Any:
+def check_argument(argument: Argument, value: Any) -> Any:
+    """Convert a value that the caller passes to what the program takes; raise if it is not of the argument's type."""
     spec = argument.spec
     return (
         _check_scalar(argument, spec, value) if isinstance(spec, ScalarSpec) else _check_tensor(argument, spec, value)

@@ -54,7 +54,7 @@ def read_safetensors(path: Path) -> dict[str, npt.NDArray[Any]]:
 
 
 def restore(array: npt.NDArray[Any], dtype: DType, shape: tuple[int, ...]) -> npt.NDArray[Any]:
-    """An array with the dtype that it had before `write_safetensors`; ValueError if this cannot be the same one."""
+    """Restore the dtype that an array had before `write_safetensors`; ValueError if this cannot be the same one."""
     if dtype not in CODES and array.dtype == numpy_dtype(dtype.real):
         array = array.view(dtype.storage).reshape(array.shape[:-1]).view(numpy_dtype(dtype))
     if array.dtype != numpy_dtype(dtype) or array.shape != shape:

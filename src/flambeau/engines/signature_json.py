@@ -7,14 +7,22 @@ from typing import Any
 from flambeau.engines.errors import EngineError
 from flambeau.ir.dtypes import BY_NAME
 from flambeau.ir.module import Argument, Fixed, Mutation, Output, ScalarSpec, Signature, TensorSpec
+from flambeau.ir.symbolic import Dims, Symbol, SymbolicDim
 from flambeau.ir.trees import Tree
 
 
 def signature_to_json(name: str, signature: Signature) -> dict[str, Any]:
-    """A signature as JSON values; `name` is for the error when some of its types cannot be written down."""
+    """Encode a signature as JSON values; `name` is for the error when a type cannot be written down."""
     return {
         "arguments": [
-            {"name": a.name, "type": _type_to_json(a.spec), "state": a.state, "strides": a.strides}
+            {
+                "name": a.name,
+                "type": _type_to_json(a.spec),
+                "state": a.state,
+                "strides": a.strides,
+                "random": a.is_random,
+                "dims": [_dim_to_json(d) for d in a.dims],
+            }
             for a in signature.arguments
         ],
         "results": [_type_to_json(r) for r in signature.results],
@@ -22,16 +30,26 @@ def signature_to_json(name: str, signature: Signature) -> dict[str, Any]:
         "mutations": [{"result": m.result, "argument": m.argument} for m in signature.mutations],
         "inputs": None if signature.inputs is None else list(signature.inputs),
         "fixed": [{"leaf": f.leaf, "name": f.name, "value": _value_to_json(name, f)} for f in signature.fixed],
+        "symbols": [vars(s) for s in signature.symbols],
+        "result_dims": [[_dim_to_json(d) for d in dims] for dims in signature.result_dims],
+        "conditions": list(signature.conditions),
         "in_spec": _tree_to_json(f"arguments of {name!r}", signature.in_spec),
         "out_spec": _tree_to_json(f"result of {name!r}", signature.out_spec),
     }
 
 
 def signature_from_json(data: dict[str, Any]) -> Signature:
-    """The signature that `signature_to_json` wrote; KeyError, TypeError or ValueError if it is none."""
+    """Decode what `signature_to_json` wrote; KeyError, TypeError or ValueError if it is no signature."""
     return Signature(
         arguments=tuple(
-            Argument(a["name"], _type_from_json(a["type"]), a["state"], _strides_from_json(a.get("strides")))
+            Argument(
+                a["name"],
+                _type_from_json(a["type"]),
+                a["state"],
+                _strides_from_json(a.get("strides")),
+                bool(a.get("random")),
+                _dims_from_json(a.get("dims", ())),
+            )
             for a in data["arguments"]
         ),
         results=tuple(_type_from_json(r) for r in data["results"]),
@@ -41,7 +59,18 @@ def signature_from_json(data: dict[str, Any]) -> Signature:
         out_spec=_tree_from_json(data["out_spec"]),
         inputs=None if data["inputs"] is None else tuple(data["inputs"]),
         fixed=tuple(Fixed(f["leaf"], f["name"], _value_from_json(f["value"])) for f in data.get("fixed", ())),
+        symbols=tuple(Symbol(**s) for s in data.get("symbols", ())),
+        result_dims=tuple(map(_dims_from_json, data.get("result_dims", ()))),
+        conditions=tuple(map(str, data.get("conditions", ()))),
     )
+
+
+def _dim_to_json(dim: SymbolicDim | None) -> dict[str, Any] | None:
+    return None if dim is None else dict(vars(dim))
+
+
+def _dims_from_json(data: Any) -> Dims:
+    return tuple(None if d is None else SymbolicDim(**d) for d in data)
 
 
 def _strides_from_json(data: Any) -> tuple[int, ...] | str | None:
@@ -76,7 +105,7 @@ _OF_TORCH = ("dtype", "device", "layout", "memory_format")
 
 
 def _value_to_json(name: str, fixed: Fixed) -> Any:
-    """A value with its type, as text: JSON takes neither NaN nor the difference between 1 and 1.0."""
+    """Encode a value with its type, as text: JSON takes neither NaN nor the difference between 1 and 1.0."""
     value, kind = fixed.value, type(fixed.value).__name__
     if value is None:
         return None

@@ -30,7 +30,7 @@ class TensorTable:
         self._resources: dict[Any, Attribute] = {}
 
     def contents(self, tensor: torch.Tensor, name: str, inline: int) -> tuple[Attribute, DType]:
-        """`dense<...>` for a tensor of at most `inline` bytes; otherwise `dense_resource<name>`."""
+        """Return the contents as `dense<...>` if they have at most `inline` bytes, else as `dense_resource<name>`."""
         dtype = dtypes.from_torch(tensor.dtype)
         if dtype is None or tensor.layout is not torch.strided or tensor.is_quantized:
             raise Unsupported(
@@ -51,19 +51,19 @@ class TensorTable:
         return self._resources[key], dtype
 
     def resource_name(self, name: str) -> str:
-        """A name for the weights that is not taken yet."""
+        """Make a resource name from `name` that no weight has yet."""
         return self.weights.free_name(name)
 
 
 def identity(tensor: torch.Tensor) -> Any:
-    """Two tensors with the same identity are the same memory seen the same way."""
+    """Return a key that two tensors share if they view the same memory with the same shape, strides and dtype."""
     if not _is_real(tensor):
         return id(tensor)
     return (tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), tensor.dtype)
 
 
 def _is_real(tensor: torch.Tensor) -> bool:
-    """Whether the contents lie in this process's memory, element by element."""
+    """Tell whether the tensor is dense and its bytes are in this process's memory (no fake, sparse or GPU tensor)."""
     from torch._subclasses.fake_tensor import FakeTensor
 
     is_dense = tensor.device.type == "cpu" and tensor.layout is torch.strided

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache, partial
 from typing import Any
 
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 
 from flambeau.dialects.torch import registry
+from flambeau.dialects.torch.aliases import alias_overloads
 from flambeau.dialects.torch.constants import ConstantOp
 from flambeau.dialects.torch.emitter import TorchEmitter
 from flambeau.dialects.torch.ops import ListConstructOp
+from flambeau.dialects.torch.prims import Arguments, arguments_of, twins
 from flambeau.dialects.torch.schema import REQUIRED, Schema, SchemaType
 from flambeau.dialects.torch.types import (
     BOOL,
@@ -29,8 +32,9 @@ from flambeau.ir.conversion import RuleTable
 from flambeau.ir.dtypes import DType
 
 FAMILIES = (
-    "aliases", "composed", "conv", "create", "fft", "index", "join", "linear_algebra", "loss", "matmul",
-    "normalization", "pad", "pointwise", "pool", "quantized", "recurrent", "reduce", "scalars", "scatter", "view",
+    "activation", "bessel", "collective", "compare", "conv", "create", "fft", "gamma", "index", "linear_algebra",
+    "loss", "matmul", "normalization", "pad", "pointwise", "polynomials", "pool", "quantized", "random", "recurrent",
+    "reduce", "sample", "scalars", "scan", "scatter", "search", "slice", "sort", "special", "view",
 )  # fmt: skip
 
 
@@ -38,13 +42,35 @@ NUMBERS: dict[Attribute, type] = {INT: int, FLOAT: float, BOOL: bool, NUMBER: ob
 """The types of numbers, in the dialect and in Python."""
 
 
+@cache
 def rules() -> RuleTable:
-    """All shape and dtype rules."""
-    return INFER_RULES.load("flambeau.infer", FAMILIES)
+    """Load all shape and dtype rules: those of each family, and for aliases the rules of the real ops."""
+    table = INFER_RULES.load("flambeau.infer", FAMILIES)
+    for name, real in alias_overloads().items():
+        table(name, family=table.families[real])(table.rules[real])
+    for name, (twin, arguments) in twins().items():
+        if name not in table and twin.name in table:
+            rule = partial(_as_twin, table.rules[twin.name], twin, arguments)
+            table(name, family=table.families[twin.name])(rule)
+    return table
+
+
+def _as_twin(rule: Callable[..., Any], twin: Schema, arguments: Arguments, *given: Any) -> Any:
+    """Apply the rule of the ATen op that a primitive is."""
+    return rule(*arguments_of(twin, arguments, given))
+
+
+def unknown_numbers(op: Operation) -> list[str]:
+    """Name the arguments of an op that are numbers and known only at run time, lists of sizes left out."""
+    schema = getattr(op, "schema", None)
+    if schema is None:
+        return []
+    given = zip(schema.arguments, op.operands, strict=False)
+    return [repr(a.name) for a, value in given if value.type in NUMBERS and isinstance(python_value(value), SSAValue)]
 
 
 def python_value(value: SSAValue) -> Any:
-    """What a torch value is known to be: a Python constant, a list of such, or the value itself."""
+    """Find what a torch value is known to be: a Python constant, a list of such, or else the value itself."""
     owner = value.owner
     if isinstance(owner, ConstantOp):
         return owner.python_value
@@ -54,7 +80,7 @@ def python_value(value: SSAValue) -> Any:
 
 
 def meta_of(value: Any) -> Any:
-    """An argument as inference rules see it."""
+    """Give an argument the form in which rules take it: tensors as `Meta`, numbers of the run time as `Unknown`."""
     if isinstance(value, (list, tuple)):
         return [meta_of(v) for v in value]
     if isinstance(value, DType):
@@ -75,7 +101,7 @@ def meta_of(value: Any) -> Any:
 
 
 def type_of(result: Any) -> Attribute:
-    """The type of what a rule gives: a tensor, a list, a number that is known or not, a string."""
+    """Find the torch type of what a rule returns: a tensor, a list, a number that is known or not, a string."""
     if isinstance(result, Meta):
         return vtensor(result.shape, result.dtype.torch_type)
     if isinstance(result, list):
@@ -88,7 +114,7 @@ def type_of(result: Any) -> Attribute:
 
 
 def _common_type(tensors: Sequence[Any]) -> Attribute:
-    """The tightest type for all tensors of a list: sizes that differ are unknown."""
+    """Join the types of a list's tensors into the tightest that holds for all: sizes that differ are unknown."""
     metas = [t for t in tensors if isinstance(t, Meta)]
     if len(metas) != len(tensors) or len({(t.rank, t.dtype) for t in metas}) != 1:
         return vtensor()
@@ -97,7 +123,7 @@ def _common_type(tensors: Sequence[Any]) -> Attribute:
 
 
 def infer(schema: Schema, metas: Sequence[Any]) -> tuple[Any, ...]:
-    """What an op gives, for each of its results, from what is known of its arguments."""
+    """Infer each result of an op from `metas`, its arguments as rules take them, by the rule of its overload."""
     rule = rules().get(schema.name)
     if rule is None:
         raise InferenceError(f"{schema.name} has no shape and dtype rule")
@@ -137,7 +163,7 @@ class TorchBuilder(TorchEmitter):
         return results[0] if len(results) == 1 else tuple(results)
 
     def argument(self, type_: SchemaType, value: Any) -> SSAValue:
-        """A Python value or SSA value as an operand."""
+        """Make a Python value or SSA value an operand of the schema type `type_`; constants and lists become ops."""
         if isinstance(value, (list, tuple)):
             elements = [self.argument(SchemaType(type_.base), v) for v in value]
             return self.list(elements, _element_type(type_, elements))
@@ -150,7 +176,7 @@ class TorchBuilder(TorchEmitter):
     # --- What is known of a value ---
 
     def shape(self, x: SSAValue) -> list[Any]:
-        """The sizes of a tensor: ints, or `aten.size.int` where they are dynamic."""
+        """List the sizes of a tensor: ints, or the results of `aten.size.int` where they are dynamic."""
         assert isinstance(x.type, TensorType)
         return [
             d if d is not None else self.op("aten.size.int", (x, self.constant(i)), (INT,))[0]
@@ -163,12 +189,12 @@ class TorchBuilder(TorchEmitter):
         return x.type.dtype
 
     def to(self, x: SSAValue, dtype: DType) -> SSAValue:
-        """`x.to(dtype)`."""
+        """Convert a tensor to a dtype, as `x.to(dtype)` does; one that has it already stays."""
         return x if self.dtype(x) is dtype else self.call("aten.to.dtype", x, dtype)
 
 
 def bind(schema: Schema, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any] | None:
-    """The arguments in the schema's order with defaults, or None where they do not fit."""
+    """Order the arguments of a call as `schema` has them, with defaults; return None where they do not fit."""
     positional = [a for a in schema.arguments if not a.kwarg_only]
     if len(args) > len(positional) or schema.is_mutable or schema.is_vararg:
         return None
@@ -194,7 +220,7 @@ def bind(schema: Schema, args: Sequence[Any], kwargs: dict[str, Any]) -> list[An
 
 
 def fits(type_: SchemaType, value: Any) -> bool:
-    """Whether an argument may be passed for a schema type."""
+    """Tell whether `value` may be passed for an argument of a schema type."""
     if value is None:
         return type_.is_optional
     if type_.is_list:

@@ -8,7 +8,7 @@ from flambeau.infer.rules import Dim, InferenceError, Meta, infer_rule, known, p
 
 
 def window_count(length: Dim, kernel: Dim, stride: Any, padding: Any, dilation: Any) -> Dim:
-    """How many positions a window has; `padding` is that of both ends together."""
+    """Count the positions of a window of `kernel` elements in `length`; `padding` is that of both ends together."""
     if length is None or kernel is None or not known(stride, padding, dilation):
         return None
     room = length + padding - dilation * (kernel - 1) - 1
@@ -63,6 +63,11 @@ def conv_transpose(
     x: Meta, w: Meta, bias: Any, stride: Any, padding: Any, extra: Any, groups: Any, dilation: Any
 ) -> Meta:
     return convolution(x, w, bias, stride, padding, dilation, True, extra, groups)
+
+
+@infer_rule("aten.convolution_backward")
+def convolution_backward(gradient: Meta, x: Meta, w: Meta, bias_sizes: Any, *_: Any) -> tuple[Meta, Meta, Meta]:
+    return x, w, Meta((gradient.shape[1],), gradient.dtype)
 
 
 @infer_rule("aten.conv_tbc")

@@ -9,24 +9,29 @@ from flambeau.infer.rules import (
     InferenceError,
     Meta,
     Unknown,
-    broadcast_metas,
     dtype_or,
     infer_rule,
     known,
+    product,
     promoted,
+    same,
     size,
     sizes,
 )
 from flambeau.ir import dtypes
-from flambeau.ir.dtypes import DType
+from flambeau.ir.dtypes import Category, DType
+
+infer_rule(
+    "aten.fill.Scalar", "aten.fill.Tensor", "aten.zero", "aten.tril", "aten.triu"
+)(same)  # fmt: skip
 
 
-@infer_rule("aten.zeros", "aten.ones", "aten.empty.memory_format", "aten.rand", "aten.randn")
+@infer_rule("aten.zeros", "aten.ones", "aten.empty.memory_format")
 def zeros(shape: list[Any], dtype: int | None, *_: Any) -> Meta:
     return Meta(sizes(shape), dtype_or(dtype, dtypes.float32))
 
 
-@infer_rule("aten.empty_strided", "aten.empty_permuted", "aten.randn.generator", "aten.rand.generator")
+@infer_rule("aten.empty_strided", "aten.empty_permuted")
 def strided(shape: list[Any], layout: Any, dtype: int | None, *_: Any) -> Meta:
     return zeros(shape, dtype)
 
@@ -36,19 +41,12 @@ def full(shape: list[Any], value: Any, dtype: int | None, *_: Any) -> Meta:
     return Meta(sizes(shape), promoted(value) if dtype is None else dtype_or(dtype, dtypes.float32))
 
 
-@infer_rule("aten.zeros_like", "aten.ones_like", "aten.empty_like", "aten.rand_like", "aten.randn_like")
+@infer_rule("aten.zeros_like", "aten.ones_like", "aten.empty_like")
 def zeros_like(x: Meta, dtype: int | None, *_: Any) -> Meta:
     return Meta(x.shape, dtype_or(dtype, x.dtype))
 
 
-@infer_rule("aten.full_like", "aten.randint_like")
-def full_like(x: Meta, value: Any, dtype: int | None, *_: Any) -> Meta:
-    return zeros_like(x, dtype)
-
-
-@infer_rule("aten.randint_like.low_dtype")
-def randint_like_low(x: Meta, low: Any, high: Any, dtype: int | None, *_: Any) -> Meta:
-    return zeros_like(x, dtype)
+infer_rule("aten.full_like")(lambda x, value, dtype, *_: zeros_like(x, dtype))
 
 
 @infer_rule("aten.new_zeros", "aten.new_ones", "aten.new_empty")
@@ -56,34 +54,7 @@ def new_zeros(x: Meta, shape: list[Any], dtype: int | None, *_: Any) -> Meta:
     return Meta(sizes(shape), dtype_or(dtype, x.dtype))
 
 
-@infer_rule("aten.new_full", "aten.new_empty_strided")
-def new_full(x: Meta, shape: list[Any], value: Any, dtype: int | None, *_: Any) -> Meta:
-    return new_zeros(x, shape, dtype)
-
-
-@infer_rule("aten.randint")
-def randint(high: Any, shape: list[Any], dtype: int | None, *_: Any) -> Meta:
-    return Meta(sizes(shape), dtype_or(dtype, dtypes.int64))
-
-
-@infer_rule("aten.randint.low")
-def randint_low(low: Any, high: Any, shape: list[Any], dtype: int | None, *_: Any) -> Meta:
-    return randint(high, shape, dtype)
-
-
-@infer_rule("aten.randperm")
-def randperm(n: Any, dtype: int | None, *_: Any) -> Meta:
-    return randint(n, [n], dtype)
-
-
-@infer_rule("aten.arange")
-def arange(end: Any, dtype: int | None, *_: Any) -> Meta:
-    return arange_step(0, end, 1, dtype)
-
-
-@infer_rule("aten.arange.start")
-def arange_start(start: Any, end: Any, dtype: int | None, *_: Any) -> Meta:
-    return arange_step(start, end, 1, dtype)
+infer_rule("aten.new_full", "aten.new_empty_strided")(lambda x, shape, value, dtype, *_: new_zeros(x, shape, dtype))
 
 
 @infer_rule("aten.arange.start_step")
@@ -104,6 +75,10 @@ def arange_step(start: Any, end: Any, step: Any, dtype: int | None, *_: Any) -> 
     return Meta((max(math.ceil((end - start) / step), 0),), result)
 
 
+infer_rule("aten.arange")(lambda end, dtype, *_: arange_step(0, end, 1, dtype))
+infer_rule("aten.arange.start")(lambda start, end, dtype, *_: arange_step(start, end, 1, dtype))
+
+
 @infer_rule("prims.iota")
 def iota(length: Any, start: Any, step: Any, dtype: int, *_: Any) -> Meta:
     return Meta((size(length),), dtype_or(dtype, dtypes.int64))
@@ -117,19 +92,9 @@ def linspace(start: Any, end: Any, steps: Any, dtype: int | None, *_: Any) -> Me
     return Meta(sizes([steps]), dtype_or(dtype, default))
 
 
-@infer_rule("aten.logspace")
-def logspace(start: Any, end: Any, steps: Any, base: Any, dtype: int | None, *_: Any) -> Meta:
-    return linspace(start, end, steps, dtype)
-
-
-@infer_rule("aten.eye")
-def eye(n: Any, dtype: int | None, *_: Any) -> Meta:
-    return zeros([n, n], dtype)
-
-
-@infer_rule("aten.eye.m")
-def eye_m(n: Any, m: Any, dtype: int | None, *_: Any) -> Meta:
-    return zeros([n, m], dtype)
+infer_rule("aten.logspace")(lambda start, end, steps, base, dtype, *_: linspace(start, end, steps, dtype))
+infer_rule("aten.eye")(lambda n, dtype, *_: zeros([n, n], dtype))
+infer_rule("aten.eye.m")(lambda n, m, dtype, *_: zeros([n, m], dtype))
 
 
 @infer_rule("aten.tril_indices")
@@ -145,13 +110,11 @@ def triu_indices(rows: Any, columns: Any, offset: Any, dtype: int | None, *_: An
 
 
 def _below(rows: int, columns: int, offset: int) -> int:
-    """How many elements of a matrix are on a diagonal or below it."""
+    """Count the elements of a matrix that are on the diagonal `offset` or below it."""
     return sum(min(max(row + 1 + offset, 0), columns) for row in range(rows))
 
 
-@infer_rule("aten.hann_window.periodic")
-def window(length: Any, periodic: bool, dtype: int | None, *_: Any) -> Meta:
-    return zeros([length], dtype)
+infer_rule("aten.hann_window.periodic")(lambda length, periodic, dtype, *_: zeros([length], dtype))
 
 
 @infer_rule("aten.scalar_tensor")
@@ -195,11 +158,29 @@ def shape_as_tensor(x: Meta) -> Meta:
     return Meta((x.rank,), dtypes.int64)
 
 
-@infer_rule("aten.multinomial")
-def multinomial(x: Meta, count: Any, *_: Any) -> Meta:
-    return Meta((*x.shape[:-1], size(count)), dtypes.int64)
+# --- Numbers out of tensors ---
 
 
-@infer_rule("aten.normal.Tensor_Tensor", "aten.normal.Tensor_float")
-def normal(mean: Meta, std: Any, generator: Any) -> Meta:
-    return Meta(broadcast_metas(mean, std), mean.dtype)
+@infer_rule("aten._local_scalar_dense")
+def first_element(x: Meta) -> Unknown:
+    return Unknown(_ELEMENTS[x.dtype.category])
+
+
+_ELEMENTS: dict[Category, type] = {
+    Category.BOOL: bool,
+    Category.INT: int,
+    Category.FLOAT: float,
+    Category.COMPLEX: complex,
+}
+
+
+@infer_rule("aten.item", "aten.ScalarImplicit")
+def item(x: Meta) -> Unknown:
+    if product(x.shape) not in (1, None):
+        raise InferenceError(f"a tensor of shape {list(x.shape)} is not one number")
+    return first_element(x)
+
+
+infer_rule("aten.Int.Tensor", "aten.IntImplicit")(lambda x: Unknown(int))
+infer_rule("aten.Float.Tensor", "aten.FloatImplicit")(lambda x: Unknown(float))
+infer_rule("aten.Bool.Tensor", "aten.is_nonzero")(lambda x: Unknown(bool))

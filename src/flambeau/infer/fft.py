@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from flambeau.infer.promotion import COMPLEX_OF
-from flambeau.infer.rules import Dim, Meta, floating, infer_rule, normal_dim, replaced, size
+from flambeau.infer.rules import Dim, Meta, floating, infer_rule, normal_dim, replaced, same, size
+from flambeau.ir import dtypes
 from flambeau.ir.dtypes import DType
+
+infer_rule("aten._fft_c2c")(same)
 
 
 def _spectrum(dtype: DType) -> DType:
@@ -57,3 +61,19 @@ def stft_center(
     if center and length is not None:
         x = Meta((*x.shape[:-1], length + n_fft // 2 * 2), x.dtype)
     return stft(x, n_fft, hop, window_length, window, normalized, onesided, complex_, align)
+
+
+@infer_rule("aten._fft_r2c")
+def fft_r2c(x: Meta, dims: Sequence[int], normalization: int, onesided: bool) -> Meta:
+    shape = list(x.shape)
+    size = shape[dims[-1]]
+    if onesided and size is not None:
+        shape[dims[-1]] = size // 2 + 1
+    return Meta(tuple(shape), dtypes.complex128 if x.dtype is dtypes.float64 else dtypes.complex64)
+
+
+@infer_rule("aten._fft_c2r")
+def fft_c2r(x: Meta, dims: Sequence[int], normalization: int, last: int | None) -> Meta:
+    shape = list(x.shape)
+    shape[dims[-1]] = last if isinstance(last, int) else None
+    return Meta(tuple(shape), x.dtype.real)

@@ -4,12 +4,25 @@ from __future__ import annotations
 
 from typing import Any
 
-from flambeau.infer.rules import Dim, InferenceError, Meta, broadcast, infer_rule, normal_dim, product, replaced, size
+from flambeau.infer.rules import (
+    Dim,
+    InferenceError,
+    Meta,
+    broadcast,
+    infer_rule,
+    normal_dim,
+    product,
+    replaced,
+    same,
+    size,
+)
 from flambeau.ir import dtypes
+
+infer_rule("aten.embedding_renorm")(same)
 
 
 def indexed(shape: tuple[Dim, ...], indices: list[Meta | None]) -> tuple[Dim, ...]:
-    """The shape of `x[indices]`: where the index dims stand depends on whether the indices are neighbours."""
+    """Compute the shape of `x[indices]`; the index dims come first unless all indices are neighbours."""
     shapes: list[tuple[Dim, ...] | None] = []
     for index in indices:
         if index is not None and (index.dtype.is_bool or index.dtype is dtypes.uint8):
@@ -32,9 +45,7 @@ def index(x: Meta, indices: list[Meta | None]) -> Meta:
     return Meta(indexed(x.shape, indices), x.dtype)
 
 
-@infer_rule("aten._unsafe_masked_index")
-def masked_index(x: Meta, mask: Meta, indices: list[Meta | None], fill: Any) -> Meta:
-    return index(x, indices)
+infer_rule("aten._unsafe_masked_index")(lambda x, mask, indices, fill: index(x, indices))
 
 
 @infer_rule("aten.index_select")
@@ -43,14 +54,20 @@ def index_select(x: Meta, dim: int, index: Meta) -> Meta:
     return Meta(replaced(x.shape, at, product(index.shape)) if x.rank else (), x.dtype)
 
 
-@infer_rule("aten.gather")
-def gather(x: Meta, dim: int, index: Meta, sparse_grad: bool) -> Meta:
-    return Meta(index.shape, x.dtype)
+@infer_rule("aten.embedding_bag.padding_idx")
+def embedding_bag(weight: Meta, indices: Meta, offsets: Meta, *rest: Any) -> tuple[Meta, Meta, Meta, Meta]:
+    """Give each bag a row: the result, the bag of each index, the size of each bag, the rows that are greatest."""
+    mode, include_last_offset = rest[1], rest[4]
+    bags = offsets.shape[0]
+    if include_last_offset and bags is not None:
+        bags -= 1
+    sizes, rows = Meta((bags,), offsets.dtype), (bags, weight.shape[1])
+    most = Meta(rows, offsets.dtype) if mode == 2 else sizes
+    return Meta(rows, weight.dtype), Meta(indices.shape, offsets.dtype), sizes, most
 
 
-@infer_rule("aten.take")
-def take(x: Meta, index: Meta) -> Meta:
-    return Meta(index.shape, x.dtype)
+infer_rule("aten.gather")(lambda x, dim, index, sparse_grad: Meta(index.shape, x.dtype))
+infer_rule("aten.take")(lambda x, index: Meta(index.shape, x.dtype))
 
 
 @infer_rule("aten.take_along_dim")
@@ -90,11 +107,6 @@ def nonzero_numpy(x: Meta) -> list[Meta]:
     return [Meta((None,), dtypes.int64)] * max(x.rank, 1)
 
 
-@infer_rule("aten.nonzero_static")
-def nonzero_static(x: Meta, count: Any, fill: Any) -> Meta:
-    return Meta((size(count), x.rank), dtypes.int64)
-
-
 @infer_rule("aten.masked_select")
 def masked_select(x: Meta, mask: Meta) -> Meta:
     return Meta((None,), x.dtype)
@@ -105,78 +117,3 @@ def bincount(x: Meta, weights: Meta | None, least: Any) -> Meta:
     if weights is None or x.shape == (0,):
         return Meta((None,), dtypes.int64)
     return Meta((None,), dtypes.float32 if weights.dtype is dtypes.float32 else dtypes.float64)
-
-
-@infer_rule("aten.unique_consecutive")
-def unique_consecutive(x: Meta, inverse: bool, counts: bool, dim: int | None) -> tuple[Meta, Meta, Meta]:
-    if dim is not None and not (dim == 0 and x.rank == 1):
-        return unique_dim(x, dim, False, inverse, counts)
-    return Meta((None,), x.dtype), _indices(x.shape, inverse), _indices((None,), counts)
-
-
-@infer_rule("aten.unique_dim")
-def unique_dim(x: Meta, dim: int, sort: bool, inverse: bool, counts: bool) -> tuple[Meta, Meta, Meta]:
-    at = normal_dim(dim, x.rank)
-    whole = x.shape[at] if x.rank else 1
-    return Meta(replaced(x.shape, at, None), x.dtype), _indices((whole,), True), _indices((None,), True)
-
-
-@infer_rule("aten._unique2")
-def unique(x: Meta, sort: bool, inverse: bool, counts: bool) -> tuple[Meta, Meta, Meta]:
-    return Meta((None,), x.dtype), _indices(x.shape, inverse), _indices((None,), counts)
-
-
-def _indices(shape: tuple[Dim, ...], wanted: bool) -> Meta:
-    return Meta(shape if wanted else (0,), dtypes.int64)
-
-
-# --- Sorting and searching ---
-
-
-@infer_rule("aten.sort")
-def sort(x: Meta, dim: int, descending: bool) -> tuple[Meta, Meta]:
-    normal_dim(dim, x.rank)
-    return x, Meta(x.shape, dtypes.int64)
-
-
-@infer_rule("aten.sort.stable")
-def sort_stable(x: Meta, stable: Any, dim: int, descending: bool) -> tuple[Meta, Meta]:
-    return sort(x, dim, descending)
-
-
-@infer_rule("aten.argsort")
-def argsort(x: Meta, dim: int, descending: bool) -> Meta:
-    return sort(x, dim, descending)[1]
-
-
-@infer_rule("aten.argsort.stable")
-def argsort_stable(x: Meta, stable: bool, dim: int, descending: bool) -> Meta:
-    return argsort(x, dim, descending)
-
-
-@infer_rule("aten.msort")
-def msort(x: Meta) -> Meta:
-    return x
-
-
-@infer_rule("aten.topk")
-def topk(x: Meta, k: Any, dim: int, *_: Any) -> tuple[Meta, Meta]:
-    at = normal_dim(dim, x.rank)
-    shape = replaced(x.shape, at, size(k)) if x.rank else ()
-    return Meta(shape, x.dtype), Meta(shape, dtypes.int64)
-
-
-@infer_rule("aten.bucketize.Tensor", "aten.bucketize.Scalar")
-def bucketize(x: Any, boundaries: Meta, out_int32: bool, right: bool) -> Meta:
-    shape = x.shape if isinstance(x, Meta) else ()
-    return Meta(shape, dtypes.int32 if out_int32 else dtypes.int64)
-
-
-@infer_rule("aten.searchsorted.Tensor")
-def searchsorted(boundaries: Meta, x: Meta, out_int32: bool, *_: Any) -> Meta:
-    return Meta(x.shape, dtypes.int32 if out_int32 else dtypes.int64)
-
-
-@infer_rule("aten.isin.Tensor_Tensor", "aten.isin.Tensor_Scalar")
-def isin(x: Meta, elements: Any, *_: Any) -> Meta:
-    return Meta(x.shape, dtypes.bool_)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from flambeau.infer.rules import Dim, Meta, broadcast_metas, infer_rule, promoted
+from flambeau.infer.rules import Dim, Meta, arithmetic, infer_rule, same
 from flambeau.ir import dtypes
 
 
@@ -32,11 +30,5 @@ def qr(x: Meta, mode: str) -> tuple[Meta, Meta]:
     return q, Meta((*x.shape[:-2], inner, columns), x.dtype)
 
 
-@infer_rule("aten.linalg_inv")
-def inverse(x: Meta) -> Meta:
-    return x
-
-
-@infer_rule("aten.linalg_cross")
-def cross(x: Meta, y: Meta, *_: Any) -> Meta:
-    return Meta(broadcast_metas(x, y), promoted(x, y))
+infer_rule("aten.linalg_inv")(same)
+infer_rule("aten.linalg_cross")(lambda x, y, *_: arithmetic(x, y))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from flambeau.dialects.torch.enums import NONE
 from flambeau.infer.rules import (
     Dim,
     InferenceError,
@@ -15,9 +16,6 @@ from flambeau.infer.rules import (
     promoted_float,
 )
 from flambeau.ir.dtypes import DType
-
-NONE = 0
-"""PyTorch's number for a loss of each element by itself."""
 
 
 def _loss(shape: tuple[Dim, ...], reduction: Any, dtype: DType) -> Meta:
@@ -41,14 +39,8 @@ def l1_loss(x: Meta, target: Meta, reduction: int) -> Meta:
     return _loss(broadcast_metas(x, target), reduction, promoted(x, target).real)
 
 
-@infer_rule("aten.kl_div")
-def kl_div(x: Meta, target: Meta, reduction: int, log_target: bool) -> Meta:
-    return elementwise(x, target, reduction)
-
-
-@infer_rule("aten.binary_cross_entropy")
-def binary_cross_entropy(x: Meta, target: Meta, weight: Any, reduction: int) -> Meta:
-    return _loss(x.shape, reduction, x.dtype)
+infer_rule("aten.kl_div")(lambda x, target, reduction, log_target: elementwise(x, target, reduction))
+infer_rule("aten.binary_cross_entropy")(lambda x, target, weight, reduction: _loss(x.shape, reduction, x.dtype))
 
 
 @infer_rule("aten.binary_cross_entropy_with_logits")

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from flambeau.infer.rules import Dim, InferenceError, Meta, broadcast, infer_rule, normal_dim, promoted
+from flambeau.infer.rules import Dim, InferenceError, Meta, broadcast, dtype_or, infer_rule, normal_dim, promoted
 from flambeau.ir import dtypes
 from flambeau.ir.dtypes import promote
 
 
 def product_shape(x: Meta, y: Meta) -> tuple[int | None, ...]:
-    """`torch.matmul`'s shape."""
+    """Compute the shape of `torch.matmul(x, y)`."""
     if x.rank == 0 or y.rank == 0:
         raise InferenceError("both arguments of matmul need at least one dim")
     left = x.shape if x.rank > 1 else (1, *x.shape)
@@ -46,9 +46,39 @@ def addbmm(bias: Meta, x: Meta, y: Meta, *_: Any) -> Meta:
     return Meta(product_shape(x, y)[1:], x.dtype)
 
 
+def _require_matrices(*sides: Meta) -> None:
+    if any(side.rank != 2 for side in sides):
+        raise InferenceError("both arguments must be matrices")
+
+
 @infer_rule("aten._int_mm")
 def int_mm(x: Meta, y: Meta) -> Meta:
+    _require_matrices(x, y)
+    if x.dtype is not dtypes.int8 or y.dtype is not dtypes.int8:
+        raise InferenceError(f"_int_mm multiplies matrices of int8, not of {x.dtype} and {y.dtype}")
     return Meta(product_shape(x, y), dtypes.int32)
+
+
+@infer_rule("aten._scaled_mm")
+def scaled_mm(
+    x: Meta, y: Meta, x_scale: Meta, y_scale: Meta, bias: Any, scale: Any, out_dtype: Any, use_fast_accum: bool
+) -> Meta:
+    _require_matrices(x, y)
+    if any(not side.dtype.is_float or side.dtype.size != 1 for side in (x, y)):
+        raise InferenceError(f"_scaled_mm multiplies matrices of 8-bit floats, not of {x.dtype} and {y.dtype}")
+    if x_scale.dtype is not dtypes.float32 or y_scale.dtype is not dtypes.float32:
+        raise InferenceError("the scales of _scaled_mm are float32")
+    return Meta(product_shape(x, y), dtype_or(out_dtype, x.dtype))
+
+
+@infer_rule("aten._weight_int8pack_mm")
+def weight_int8pack_mm(x: Meta, weight: Meta, scales: Meta) -> Meta:
+    _require_matrices(x, weight)
+    if weight.dtype is not dtypes.int8 or x.dtype not in (dtypes.float32, dtypes.float16, dtypes.bfloat16):
+        raise InferenceError(f"_weight_int8pack_mm multiplies floats by int8, not {x.dtype} by {weight.dtype}")
+    if scales.rank != 1 or (None not in (*scales.shape, weight.shape[0]) and scales.shape[0] != weight.shape[0]):
+        raise InferenceError("_weight_int8pack_mm takes one scale for each row of the weight")
+    return Meta(product_shape(x, Meta(tuple(reversed(weight.shape)), weight.dtype)), x.dtype)
 
 
 @infer_rule("aten.outer", "aten.ger")
@@ -127,6 +157,6 @@ def tensordot(x: Meta, y: Meta, left: list[int], right: list[int]) -> Meta:
 def attention(
     query: Meta, key: Meta, value: Meta, mask: Any, dropout: Any, causal: Any, scale: Any, grouped: bool
 ) -> Meta:
-    """Batch dims broadcast; with `grouped`, several heads of queries share one of keys and values."""
+    """Infer attention: batch dims broadcast; with `grouped`, several heads of queries share one of keys and values."""
     batch = query.shape[:-2] if grouped else broadcast(*(m.shape[:-2] for m in (query, key, value)))
     return Meta((*batch, query.shape[-2], value.shape[-1]), query.dtype)

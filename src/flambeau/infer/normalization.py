@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from flambeau.infer.rules import Dim, InferenceError, Meta, infer_rule, size
+from flambeau.infer.rules import Dim, InferenceError, Meta, dtype_or, infer_rule, same, size
+from flambeau.ir import dtypes
 
-
-@infer_rule("aten.layer_norm", "aten.group_norm", "aten.batch_norm", "aten.rms_norm", "aten.instance_norm")
-def norm(x: Meta, *_: Any) -> Meta:
-    return x
+infer_rule(
+    "aten.layer_norm", "aten.group_norm", "aten.batch_norm", "aten.rms_norm", "aten.instance_norm", "aten.renorm",
+)(same)  # fmt: skip
 
 
 def _kept(x: Meta, normalized: list[Any]) -> tuple[Dim, ...]:
-    """The shape of statistics over the last dims."""
+    """Give the shape of statistics over the last dims, those of `normalized`: each has size 1."""
     outer = x.rank - len(normalized)
     return (*x.shape[:outer], *(1,) * len(normalized))
 
@@ -38,7 +38,7 @@ def native_group_norm(
 
 
 def _batch_norm(x: Meta, is_training: bool) -> tuple[Meta, Meta, Meta]:
-    """Inference saves no statistics."""
+    """Give the types of the result and of the mean and deviation that are saved for gradients: none in inference."""
     saved = Meta((x.shape[1],) if is_training else (0,), x.dtype)
     return x, saved, saved
 
@@ -71,3 +71,18 @@ def batch_norm_functional(
     x: Meta, weight: Any, bias: Any, mean: Meta, variance: Meta, training: bool, momentum: Any, eps: Any
 ) -> tuple[Meta, Meta, Meta, Meta, Meta]:
     return *_batch_norm(x, training), mean, variance
+
+
+@infer_rule("aten.softmax.int", "aten.log_softmax.int", "aten._safe_softmax")
+def softmax(x: Meta, dim: int, dtype: int | None) -> Meta:
+    return Meta(x.shape, dtype_or(dtype, x.dtype))
+
+
+@infer_rule("aten._softmax", "aten._log_softmax")
+def softmax_half(x: Meta, dim: int, half_to_float: bool) -> Meta:
+    return Meta(x.shape, dtypes.float32 if half_to_float else x.dtype)
+
+
+@infer_rule("aten._softmax_backward_data", "aten._log_softmax_backward_data")
+def softmax_backward(gradient: Meta, output: Meta, dim: int, dtype: int) -> Meta:
+    return Meta(gradient.shape, dtype_or(dtype, gradient.dtype))

@@ -1,17 +1,16 @@
-"""Shapes of pooling and resampling."""
+"""Shapes of pooling."""
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from flambeau.infer.conv import window_count
-from flambeau.infer.rules import Dim, InferenceError, Meta, infer_rule, known, size, spread
+from flambeau.infer.rules import Dim, InferenceError, Meta, infer_rule, known, size, sizes, spread
 from flambeau.ir import dtypes
 
 
 def _pooled(length: Dim, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil: bool) -> Dim:
-    """How many windows a pool has; with `ceil`, one may overhang the end if it starts within it."""
+    """Count the windows of a pool; with `ceil`, one may overhang the end if it starts within it."""
     if length is None or not known(kernel, stride, padding, dilation):
         return None
     overhang = stride - 1 if ceil else 0
@@ -66,53 +65,7 @@ def max_unpool3d(x: Meta, indices: Meta, output: list[Any], *_: Any) -> Meta:
     return Meta((*x.shape[:-3], *map(size, output)), x.dtype)
 
 
-# --- Resampling ---
-
-
-@infer_rule(
-    *(f"aten.{op}" for rank in (1, 2, 3) for op in (f"upsample_nearest{rank}d", f"_upsample_nearest_exact{rank}d")),
-    "aten.upsample_linear1d", "aten.upsample_bilinear2d", "aten.upsample_bicubic2d", "aten.upsample_trilinear3d",
-    "aten._upsample_bilinear2d_aa", "aten._upsample_bicubic2d_aa",
-)  # fmt: skip
-def upsample(x: Meta, output: Any, *_: Any) -> Meta:
-    wanted = [size(n) for n in spread(output, x.rank - 2)]
-    if len(wanted) != x.rank - 2 or 0 in (*wanted, *x.shape[2:]):
-        raise InferenceError(f"images of {list(x.shape[2:])} pixels cannot be resized to {wanted}")
-    return Meta((*x.shape[:2], *wanted), x.dtype)
-
-
-def resampled(x: Meta, output: Any, scales: Any) -> Meta:
-    """The result where either the sizes or their factors are given."""
-    if output is not None:
-        return upsample(x, output)
-    if scales is None:
-        raise InferenceError("neither sizes nor scale factors are given")
-    factors = spread(scales, x.rank - 2)
-    shape = [math.floor(d * s) if d is not None and known(s) else None for d, s in zip(x.shape[2:], factors)]
-    return upsample(x, shape)
-
-
-@infer_rule(*(f"aten.{op}.vec" for n in (1, 2, 3) for op in (f"upsample_nearest{n}d", f"_upsample_nearest_exact{n}d")))
-def upsample_nearest_vec(x: Meta, output: Any, scales: Any) -> Meta:
-    return resampled(x, output, scales)
-
-
-@infer_rule(
-    "aten.upsample_linear1d.vec", "aten.upsample_bilinear2d.vec", "aten.upsample_bicubic2d.vec",
-    "aten.upsample_trilinear3d.vec", "aten._upsample_bilinear2d_aa.vec", "aten._upsample_bicubic2d_aa.vec",
-)  # fmt: skip
-def upsample_linear_vec(x: Meta, output: Any, align_corners: bool, scales: Any) -> Meta:
-    return resampled(x, output, scales)
-
-
-@infer_rule(
-    "aten.__interpolate.scale_list", "aten.__interpolate.size_list_scale_list", "aten.__interpolate",
-    "aten.__interpolate.size_list",
-)  # fmt: skip
-def interpolate(x: Meta, output: Any, scales: Any, *_: Any) -> Meta:
-    return resampled(x, output, scales)
-
-
-@infer_rule("aten.grid_sampler", "aten.grid_sampler_2d", "aten.grid_sampler_3d")
-def grid_sampler(x: Meta, grid: Meta, *_: Any) -> Meta:
-    return Meta((*x.shape[:2], *grid.shape[1:-1]), x.dtype)
+@infer_rule("aten.fractional_max_pool2d", "aten.fractional_max_pool3d")
+def fractional_max_pool(x: Meta, kernel: list[int], output: list[Any], samples: Meta) -> tuple[Meta, Meta]:
+    shape = (*x.shape[: -len(kernel)], *sizes(output))
+    return Meta(shape, x.dtype), Meta(shape, dtypes.int64)

@@ -32,7 +32,7 @@ def refuse_lossy_write(result: DType | None, written: DType | None) -> None:
 
 
 def promote_operands(operands: Sequence[Any], default_float: DType = dtypes.float32) -> DType:
-    """The dtype in which an op on these operands is computed.
+    """Find the dtype in which an op on these operands is computed.
 
     Tensors with dims outrank 0-d tensors, which outrank numbers: a lower rank counts only if its category is higher.
     """

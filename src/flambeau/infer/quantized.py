@@ -4,10 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from flambeau.infer.rules import Meta, dtype_or, infer_rule
+from flambeau.infer.rules import Meta, dtype_or, infer_rule, same, with_mask
 from flambeau.ir import dtypes
 
 LIBRARY = "quantized_decomposed"
+
+infer_rule(
+    "aten.fake_quantize_per_tensor_affine", "aten.fake_quantize_per_tensor_affine.tensor_qparams",
+    "aten.fake_quantize_per_channel_affine", "aten._fake_quantize_learnable_per_tensor_affine",
+    "aten._fake_quantize_learnable_per_channel_affine",
+)(same)  # fmt: skip
+infer_rule(
+    "aten.fake_quantize_per_tensor_affine_cachemask", "aten.fake_quantize_per_channel_affine_cachemask",
+    "aten._fake_quantize_per_tensor_affine_cachemask_tensor_qparams",
+)(with_mask)  # fmt: skip
 
 
 @infer_rule(

@@ -27,16 +27,6 @@ def gru(
     return _outputs(x, state, bidirectional), state
 
 
-@infer_rule("aten.lstm_cell")
-def lstm_cell(x: Meta, state: list[Meta], *_: Any) -> tuple[Meta, Meta]:
-    return state[0], state[1]
-
-
-@infer_rule("aten.gru_cell", "aten.rnn_tanh_cell")
-def cell(x: Meta, state: Meta, *_: Any) -> Meta:
-    return Meta(state.shape, promoted_float(x, state))
-
-
-@infer_rule("aten.rnn_relu_cell")
-def relu_cell(x: Meta, state: Meta, *_: Any) -> Meta:
-    return Meta(state.shape, promoted(x, state))
+infer_rule("aten.lstm_cell")(lambda x, state, *_: (state[0], state[1]))
+infer_rule("aten.gru_cell", "aten.rnn_tanh_cell")(lambda x, state, *_: Meta(state.shape, promoted_float(x, state)))
+infer_rule("aten.rnn_relu_cell")(lambda x, state, *_: Meta(state.shape, promoted(x, state)))

@@ -54,7 +54,7 @@ class Unknown:
 
 
 def operand(value: Any, any_number: type) -> Any:
-    """An argument as promotion wants it; `any_number` stands for those of unknown type."""
+    """Give an argument the form that promotion takes; `any_number` is the type to assume of numbers of unknown type."""
     if isinstance(value, Meta):
         return (value.dtype, value.rank)
     if isinstance(value, Unknown):
@@ -63,12 +63,12 @@ def operand(value: Any, any_number: type) -> Any:
 
 
 def known(*values: Any) -> bool:
-    """Whether all are known numbers, or lists of such."""
+    """Tell whether all values are known numbers, or lists of such."""
     return all(known(*v) if isinstance(v, (list, tuple)) else not (v is None or isinstance(v, Unknown)) for v in values)
 
 
 def dtype_or(code: int | None, default: DType) -> DType:
-    """The dtype that an argument names, or else the default."""
+    """Look up the dtype that the argument `code` names; None names the default."""
     if isinstance(code, Unknown):
         raise InferenceError("the result's dtype is not a constant")
     if code is not None and code not in BY_CODE:
@@ -77,12 +77,12 @@ def dtype_or(code: int | None, default: DType) -> DType:
 
 
 def floating(dtype: DType) -> DType:
-    """The dtype itself, or float32 for integers."""
+    """Return a dtype itself, or float32 for integers."""
     return dtypes.float32 if dtype.is_integral else dtype
 
 
 def promoted(*values: Any) -> DType:
-    """The dtype that the operands promote to."""
+    """Promote the dtypes of operands, tensors or numbers; None counts for nothing."""
     guesses = {promote_operands([operand(v, k) for v in values if v is not None]) for k in (int, float)}
     if len(guesses) > 1:
         raise InferenceError("the result's dtype depends on whether a number is an int or a float")
@@ -90,12 +90,12 @@ def promoted(*values: Any) -> DType:
 
 
 def promoted_float(*values: Any) -> DType:
-    """The dtype that the operands promote to; integers become float32."""
+    """Promote the dtypes of operands; integers become float32."""
     return floating(promoted(*values))
 
 
 def broadcast(*shapes: Sequence[Dim]) -> tuple[Dim, ...]:
-    """The shape that all broadcast to. An unknown size beside a known one other than 1 must be that one."""
+    """Broadcast shapes to one. An unknown size beside a known one other than 1 must be that one."""
     rank = max((len(s) for s in shapes), default=0)
     result: list[Dim] = [1] * rank
     for shape in shapes:
@@ -115,7 +115,7 @@ def broadcast_metas(*values: Any) -> tuple[Dim, ...]:
 
 
 def normal_dim(dim: Any, rank: int) -> int:
-    """A dim counted from the start; 0-d tensors take 0 and -1."""
+    """Count a dim from the start; 0-d tensors take 0 and -1. Raises for a dim that there is not."""
     if not isinstance(dim, int):
         raise InferenceError("the dim is not a constant")
     bound = max(rank, 1)
@@ -125,7 +125,7 @@ def normal_dim(dim: Any, rank: int) -> int:
 
 
 def product(dims: Sequence[Dim]) -> Dim:
-    """The number of elements; 0 wins over unknown."""
+    """Multiply sizes; an unknown one makes the product unknown unless another is 0."""
     if any(d == 0 for d in dims):
         return 0
     total = 1
@@ -137,23 +137,57 @@ def product(dims: Sequence[Dim]) -> Dim:
 
 
 def size(value: Any) -> Dim:
-    """An int argument as a size."""
+    """Take an argument of type int as a size, which is None where it is not known."""
     return value if isinstance(value, int) else None
 
 
 def sizes(values: Sequence[Any]) -> tuple[Dim, ...]:
-    """A list of ints as a shape."""
+    """Take a list of ints as a shape."""
     if any(isinstance(v, int) and v < 0 for v in values):
         raise InferenceError(f"sizes {list(values)} are negative")
     return tuple(map(size, values))
 
 
 def replaced(shape: Sequence[Dim], dim: int, *new: Dim) -> tuple[Dim, ...]:
-    """The shape with a dim, which is counted from the start, replaced by others."""
+    """Replace a dim of a shape, which is counted from the start, by other sizes, or by none."""
     return (*shape[:dim], *new, *shape[dim + 1 :])
 
 
 def spread(values: Any, count: int) -> list[Any]:
-    """A list argument in which one value may stand for all."""
+    """Make a list argument of `count` values, in which one may stand for all."""
     listed = values if isinstance(values, (list, tuple)) else [values]
     return list(listed) * count if len(listed) == 1 else list(listed)
+
+
+# --- Rules that ops of several families share ---
+
+
+def same(x: Meta, *_: Any) -> Meta:
+    """Give the shape and dtype of the first argument."""
+    return x
+
+
+def float_unary(x: Meta, *_: Any) -> Meta:
+    """Keep the shape; integers give float32."""
+    return Meta(x.shape, promoted_float(x))
+
+
+def arithmetic(x: Any, y: Any) -> Meta:
+    """Broadcast and promote two tensors, or a tensor and a number."""
+    return Meta(broadcast_metas(x, y), promoted(x, y))
+
+
+def float_binary(x: Any, y: Any) -> Meta:
+    """Broadcast and promote two operands; integers give float32."""
+    return Meta(broadcast_metas(x, y), promoted_float(x, y))
+
+
+def of_tensors(*args: Any) -> Meta:
+    """Broadcast and promote all tensors among the arguments; numbers have no say in it."""
+    tensors = [a for a in args if isinstance(a, Meta)]
+    return Meta(broadcast_metas(*tensors), promoted(*tensors))
+
+
+def with_mask(x: Meta, *_: Any) -> tuple[Meta, Meta]:
+    """Give what `x` is, and a mask of its shape."""
+    return x, Meta(x.shape, dtypes.bool_)

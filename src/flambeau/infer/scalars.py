@@ -10,7 +10,8 @@ from typing import Any
 from flambeau.dialects.torch import registry
 from flambeau.dialects.torch.schema import Schema
 from flambeau.infer.rules import Dim, InferenceError, Meta, Unknown, infer_rule, known, normal_dim, product
-from flambeau.ir.dtypes import Category
+from flambeau.ir import dtypes
+from flambeau.ir.comparisons import OPERATORS
 
 
 def _toward_zero(a: int, b: int) -> int:
@@ -22,7 +23,7 @@ def _round(value: float) -> float:
 
 
 def _extreme(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Of an int and a float, the result is a float whichever it is."""
+    """Make `max` or `min` give a float where one operand is a float, whichever it chooses."""
 
     def apply(*args: Any) -> Any:
         found = function(*args)
@@ -37,8 +38,7 @@ PYTHON: dict[str, Callable[..., Any]] = {
     "aten.mathremainder": math.remainder, "aten.__round_to_zero_floordiv": _toward_zero,
     "aten.pow": operator.pow, "aten.neg": operator.neg, "prim.abs": abs, "aten.fabs": math.fabs,
     "prim.max": _extreme(max), "prim.min": _extreme(min), "aten.sum": sum, "aten.all": all, "aten.any": any,
-    "aten.eq": operator.eq, "aten.ne": operator.ne, "aten.lt": operator.lt, "aten.le": operator.le,
-    "aten.gt": operator.gt, "aten.ge": operator.ge,
+    **{f"aten.{name}": function for name, function in OPERATORS.items()},
     "aten.__and__": operator.and_, "aten.__or__": operator.or_, "aten.__xor__": operator.xor,
     "aten.__lshift__": operator.lshift, "aten.__rshift__": operator.rshift, "aten.__not__": operator.not_,
     "aten.Bool": bool, "aten.Int": int, "aten.Float": float,
@@ -64,7 +64,7 @@ KINDS: dict[str, type] = {"int": int, "float": float, "bool": bool, "str": str, 
 
 
 def evaluate(function: Callable[..., Any], kind: type, args: tuple[Any, ...]) -> Any:
-    """What a function of Python values gives, converted to the kind that the schema promises."""
+    """Apply a function to Python values, and convert the result to the kind that the schema promises."""
     if not known(*args):
         return Unknown(kind if kind is not object else _kind_of(function, args))
     try:
@@ -74,13 +74,13 @@ def evaluate(function: Callable[..., Any], kind: type, args: tuple[Any, ...]) ->
     except (ArithmeticError, ValueError, TypeError) as e:
         spelt = ", ".join(map(repr, args))
         raise InferenceError(f"cannot compute this for {spelt}: {e}") from e
-    if isinstance(result, int) and not -(1 << 63) <= result < 1 << 63:
+    if isinstance(result, int) and not dtypes.int64.min <= result <= dtypes.int64.max:
         raise InferenceError(f"{result} does not fit into 64 bits")
     return result
 
 
 def _kind_of(function: Callable[..., Any], args: tuple[Any, ...]) -> type:
-    """The type of a result, found by trying the function on ones; those without a value there give floats."""
+    """Find the type of a result by trying the function on ones; where it has no value there, it gives floats."""
     kinds = [a.kind if isinstance(a, Unknown) else type(a) for a in args]
     if object in kinds:
         return object
@@ -124,16 +124,6 @@ def size_int(x: Meta, dim: Any) -> Any:
     return Unknown(int) if isinstance(dim, Unknown) else _number(x.shape[normal_dim(dim, x.rank)])
 
 
-@infer_rule("aten.numel", "aten.sym_numel")
-def numel(x: Meta) -> Any:
-    return _number(product(x.shape))
-
-
-@infer_rule("aten.dim")
-def dim(x: Meta) -> int:
-    return x.rank
-
-
 @infer_rule("aten.len.Tensor")
 def len_tensor(x: Meta) -> Any:
     if x.rank == 0:
@@ -141,72 +131,19 @@ def len_tensor(x: Meta) -> Any:
     return _number(x.shape[0])
 
 
-@infer_rule("aten.is_floating_point")
-def is_floating_point(x: Meta) -> bool:
-    return x.dtype.is_float
-
-
-@infer_rule("aten.is_complex")
-def is_complex(x: Meta) -> bool:
-    return x.dtype.is_complex
-
-
-@infer_rule("prim.dtype")
-def dtype_code(x: Meta) -> int:
-    return x.dtype.code
-
-
-@infer_rule("prim.layout")
-def layout(x: Meta) -> int:
-    return 0
-
-
-@infer_rule("aten._local_scalar_dense")
-def first_element(x: Meta) -> Unknown:
-    return Unknown(_ELEMENTS[x.dtype.category])
-
-
-_ELEMENTS: dict[Category, type] = {
-    Category.BOOL: bool,
-    Category.INT: int,
-    Category.FLOAT: float,
-    Category.COMPLEX: complex,
-}
-
-
-@infer_rule("aten.item", "aten.ScalarImplicit")
-def item(x: Meta) -> Unknown:
-    if product(x.shape) not in (1, None):
-        raise InferenceError(f"a tensor of shape {list(x.shape)} is not one number")
-    return first_element(x)
-
-
-@infer_rule("aten.Int.Tensor", "aten.IntImplicit")
-def int_tensor(x: Meta) -> Unknown:
-    return Unknown(int)
-
-
-@infer_rule("aten.Float.Tensor", "aten.FloatImplicit")
-def float_tensor(x: Meta) -> Unknown:
-    return Unknown(float)
-
-
-@infer_rule("aten.Bool.Tensor", "aten.is_nonzero")
-def bool_tensor(x: Meta) -> Unknown:
-    return Unknown(bool)
-
-
-@infer_rule("aten.equal", "aten.allclose")
-def equal(x: Meta, y: Meta, *_: Any) -> Unknown:
-    return Unknown(bool)
+infer_rule("aten.numel", "aten.sym_numel")(lambda x: _number(product(x.shape)))
+infer_rule("aten.dim")(lambda x: x.rank)
+infer_rule("aten.is_floating_point")(lambda x: x.dtype.is_float)
+infer_rule("aten.is_complex")(lambda x: x.dtype.is_complex)
+infer_rule("prim.dtype")(lambda x: x.dtype.code)
+infer_rule("prim.layout")(lambda x: 0)  # PyTorch's number of strided tensors.
+infer_rule("aten.equal", "aten.allclose")(lambda x, y, *_: Unknown(bool))
 
 
 # --- Containers ---
 
 
-@infer_rule("prim.ListUnpack", "prim.TupleUnpack")
-def unpack(values: Any) -> tuple[Any, ...]:
-    return tuple(values)
+infer_rule("prim.TupleUnpack")(lambda values: tuple(values))
 
 
 @infer_rule("aten.__getitem__.t", "prim.TupleIndex")

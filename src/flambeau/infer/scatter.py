@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from flambeau.infer.rules import Meta, infer_rule, normal_dim
+from flambeau.infer.compare import masked
+from flambeau.infer.rules import Meta, infer_rule, normal_dim, same
 
-
-@infer_rule(
+infer_rule(
     "aten.index_put", "aten.index_put.hacked_twin", "aten._unsafe_index_put", "aten._unsafe_index_put.hacked_twin",
-    "aten._index_put_impl", "aten.put", "aten.select_scatter", "aten.slice_scatter", "aten.diagonal_scatter",
-    "aten.as_strided_scatter",
-)  # fmt: skip
-def written(x: Meta, *_: Any) -> Meta:
-    return x
+    "aten._index_put_impl", "aten.put",
+)(same)  # fmt: skip
+infer_rule("aten.masked_scatter")(masked)
 
 
 @infer_rule(

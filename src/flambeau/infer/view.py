@@ -1,4 +1,4 @@
-"""Shapes of views."""
+"""Shapes of views, rearrangements, joins and conversions."""
 
 from __future__ import annotations
 
@@ -16,14 +16,24 @@ from flambeau.infer.rules import (
     known,
     normal_dim,
     product,
+    promoted,
     replaced,
+    same,
     size,
     sizes,
 )
+from flambeau.ir import dtypes
+
+infer_rule(
+    "aten.clone", "aten.contiguous", "aten.detach", "aten.detach_copy", "aten.alias", "aten.alias_copy", "aten.lift",
+    "aten.lift_fresh", "aten.lift_fresh_copy", "aten.resolve_conj", "aten.resolve_neg", "aten.copy", "aten.data",
+    "aten.cpu", "aten.cuda", "aten.flip", "aten.fliplr", "aten.flipud", "aten.roll", "aten.channel_shuffle",
+    "aten._autocast_to_full_precision", "aten.as_strided_scatter", "prims.as_strided_scatter", "prims.view_of",
+)(same)  # fmt: skip
 
 
 def reshaped(old: Sequence[Dim], wanted: Sequence[Any]) -> tuple[Dim, ...]:
-    """The shape of a view, with -1 worked out where that can be known."""
+    """Compute the shape of a view from the `wanted` sizes, with -1 worked out where that can be known."""
     shape = [size(w) for w in wanted]
     if -1 not in shape:
         return tuple(shape)
@@ -88,7 +98,7 @@ def view_as_complex(x: Meta) -> Meta:
     return Meta(x.shape[:-1], COMPLEX_OF[x.dtype])
 
 
-@infer_rule("aten.flatten.using_ints", "aten.ravel")
+@infer_rule("aten.flatten.using_ints", "aten.ravel", "prims.collapse")
 def flatten(x: Meta, start: int = 0, end: int = -1) -> Meta:
     first, last = normal_dim(start, max(x.rank, 1)), normal_dim(end, max(x.rank, 1))
     if x.rank == 0:
@@ -122,9 +132,7 @@ def squeeze(x: Meta, dims: Any) -> Meta:
     return _squeezed(x, {normal_dim(d, x.rank) for d in (dims if isinstance(dims, list) else [dims])})
 
 
-@infer_rule("aten.squeeze", "aten.squeeze_copy")
-def squeeze_all(x: Meta) -> Meta:
-    return _squeezed(x, set(range(x.rank)))
+infer_rule("aten.squeeze", "aten.squeeze_copy")(lambda x: _squeezed(x, set(range(x.rank))))
 
 
 @infer_rule("aten.transpose.int", "aten.transpose_copy.int", "aten.swapaxes", "aten.swapdims")
@@ -136,9 +144,7 @@ def transpose(x: Meta, first: int, second: int) -> Meta:
     return Meta(tuple(shape), x.dtype)
 
 
-@infer_rule("aten.mT", "aten.mH", "aten.adjoint")
-def matrix_transpose(x: Meta) -> Meta:
-    return transpose(x, -2, -1)
+infer_rule("aten.mT", "aten.mH", "aten.adjoint")(lambda x: transpose(x, -2, -1))
 
 
 @infer_rule("aten.t", "aten.t_copy")
@@ -186,37 +192,7 @@ def expand(x: Meta, sizes: list[Any], implicit: bool) -> Meta:
     return Meta(tuple(f if s is None else s for s, f in zip(shape, found, strict=True)), x.dtype)
 
 
-@infer_rule("aten.broadcast_to")
-def broadcast_to(x: Meta, sizes: list[Any]) -> Meta:
-    return expand(x, sizes, False)
-
-
-@infer_rule("aten.slice.Tensor", "aten.slice_copy.Tensor")
-def slice_(x: Meta, dim: int, start: Any, end: Any, step: int) -> Meta:
-    at = normal_dim(dim, x.rank)
-    if isinstance(step, int) and step <= 0:
-        raise InferenceError(f"the step of a slice is {step}")
-    length = x.shape[at]
-    known = all(v is None or isinstance(v, int) for v in (start, end))
-    if length is not None and known:
-        shape: Dim = len(range(*slice(start, end, step).indices(length)))
-    else:
-        shape = None
-    return Meta((*x.shape[:at], shape, *x.shape[at + 1 :]), x.dtype)
-
-
-@infer_rule("aten.narrow", "aten.narrow_copy", "aten.narrow.Tensor")
-def narrow(x: Meta, dim: int, start: Any, length: Any) -> Meta:
-    return Meta(replaced(x.shape, normal_dim(dim, x.rank), size(length)), x.dtype)
-
-
-@infer_rule("aten.select.int", "aten.select_copy.int")
-def select(x: Meta, dim: int, index: Any) -> Meta:
-    at = normal_dim(dim, x.rank)
-    length = x.shape[at]
-    if length is not None and isinstance(index, int) and not -length <= index < length:
-        raise InferenceError(f"index {index} is out of range for size {length}")
-    return Meta((*x.shape[:at], *x.shape[at + 1 :]), x.dtype)
+infer_rule("aten.broadcast_to")(lambda x, sizes: expand(x, sizes, False))
 
 
 @infer_rule("aten.diagonal", "aten.diagonal_copy", "aten.linalg_diagonal")
@@ -271,19 +247,8 @@ def pixel_unshuffle(x: Meta, factor: int) -> Meta:
     return Meta((*outer, product([channels, factor**2]), divided(height, factor), divided(width, factor)), x.dtype)
 
 
-@infer_rule("aten.glu")
-def glu(x: Meta, dim: int) -> Meta:
-    at = normal_dim(dim, x.rank)
-    return Meta(replaced(x.shape, at, divided(x.shape[at], 2)), x.dtype)
-
-
-@infer_rule("aten.channel_shuffle")
-def channel_shuffle(x: Meta, groups: Any) -> Meta:
-    return x
-
-
 def divided(length: Dim, parts: int) -> Dim:
-    """A size as that of so many equal parts."""
+    """Divide a size into equal parts; raises where it cannot be."""
     if length is not None and length % parts:
         raise InferenceError(f"{length} does not divide by {parts}")
     return None if length is None else length // parts
@@ -309,15 +274,13 @@ def repeat_interleave_tensor(x: Meta, times: Meta, dim: int | None, output: Any)
     return Meta(replaced(x.shape, normal_dim(dim, x.rank), size(output)), x.dtype)
 
 
-@infer_rule("aten.tile")
-def tile(x: Meta, times: list[Any]) -> Meta:
-    return repeat(x, [1] * (x.rank - len(times)) + times)
-
-
 @infer_rule("aten.repeat")
 def repeat(x: Meta, times: list[Any]) -> Meta:
     shape = (1,) * (len(times) - x.rank) + x.shape
     return Meta(tuple(product([d, size(n)]) for d, n in zip(shape, times, strict=True)), x.dtype)
+
+
+infer_rule("aten.tile")(lambda x, times: repeat(x, [1] * (x.rank - len(times)) + times))
 
 
 @infer_rule("aten.atleast_1d")
@@ -344,11 +307,102 @@ _of_each("aten.atleast_2d.Sequence", atleast_2d)
 _of_each("aten.atleast_3d.Sequence", atleast_3d)
 
 
-@infer_rule("prims.collapse")
-def collapse(x: Meta, start: int, end: int) -> Meta:
-    return flatten(x, start, end)
+infer_rule("prims.split_dim")(lambda x, dim, outer: unflatten(x, dim, [outer, -1]))
 
 
-@infer_rule("prims.split_dim")
-def split_dim(x: Meta, dim: int, outer: Any) -> Meta:
-    return unflatten(x, dim, [outer, -1])
+# --- Joins ---
+
+
+@infer_rule("aten.cat", "aten.concat", "aten.concatenate")
+def cat(tensors: list[Meta], dim: int) -> Meta:
+    if not tensors:
+        raise InferenceError("nothing to concatenate")
+    rank = max(m.rank for m in tensors)
+    # Beside others, a tensor of shape (0,) counts for nothing whatever their rank is.
+    parts = [m for m in tensors if m.rank == rank and m.shape != (0,)] or tensors[:1]
+    at = normal_dim(dim, rank)
+    lengths = [m.shape[at] for m in parts]
+    total = None if None in lengths else sum(d for d in lengths if d is not None)
+    return Meta(replaced(_same_shapes([replaced(m.shape, at, 1) for m in parts]), at, total), promoted(*tensors))
+
+
+def _same_shapes(shapes: Sequence[tuple[Dim, ...]]) -> tuple[Dim, ...]:
+    """Join shapes that must be equal: each size is what any of them knows."""
+    result = []
+    for dims in zip(*shapes, strict=True):
+        found = {d for d in dims if d is not None}
+        if len(found) > 1:
+            raise InferenceError(f"shapes {list(shapes)} differ")
+        result.append(found.pop() if found else None)
+    return tuple(result)
+
+
+@infer_rule("aten.stack")
+def stack(tensors: list[Meta], dim: int) -> Meta:
+    if not tensors:
+        raise InferenceError("nothing to stack")
+    at = normal_dim(dim, tensors[0].rank + 1)
+    shape = _same_shapes([m.shape for m in tensors])
+    return Meta((*shape[:at], len(tensors), *shape[at:]), promoted(*tensors))
+
+
+@infer_rule("aten.hstack")
+def hstack(tensors: list[Meta]) -> Meta:
+    parts = [atleast_1d(m) for m in tensors]
+    return cat(parts, 0 if parts and parts[0].rank == 1 else 1)
+
+
+infer_rule("aten.dstack")(lambda tensors: cat([atleast_3d(m) for m in tensors], 2))
+infer_rule("aten.vstack")(lambda tensors: cat([atleast_2d(m) for m in tensors], 0))
+
+
+@infer_rule("aten.column_stack")
+def column_stack(tensors: list[Meta]) -> Meta:
+    return cat([m if m.rank > 1 else Meta((product(m.shape), 1), m.dtype) for m in tensors], 1)
+
+
+@infer_rule("aten.broadcast_tensors")
+def broadcast_tensors(tensors: list[Meta]) -> list[Meta]:
+    shape = broadcast(*(m.shape for m in tensors))
+    return [Meta(shape, m.dtype) for m in tensors]
+
+
+@infer_rule("aten.meshgrid.indexing")
+def meshgrid_indexing(tensors: list[Meta], indexing: str) -> list[Meta]:
+    lengths = [product(m.shape) for m in tensors]
+    if indexing == "xy" and len(lengths) > 1:
+        lengths[:2] = lengths[1::-1]
+    return [Meta(tuple(lengths), m.dtype) for m in tensors]
+
+
+infer_rule("aten.meshgrid")(lambda tensors: meshgrid_indexing(tensors, "ij"))
+
+
+# --- Conversions ---
+
+
+@infer_rule(
+    "aten.to.dtype", "aten.to.dtype_layout", "aten.to.prim_dtype", "aten._to_copy", "prims.convert_element_type"
+)
+def to_dtype(x: Meta, dtype: int | None, *_: Any) -> Meta:
+    return Meta(x.shape, dtype_or(dtype, x.dtype))
+
+
+infer_rule("aten.to.device", "aten.to.prim_Device")(lambda x, device, dtype, *_: to_dtype(x, dtype))
+infer_rule("aten.to.other", "aten.type_as")(lambda x, other, *_: Meta(x.shape, other.dtype))
+infer_rule("aten._cast_Float")(lambda x, non_blocking: Meta(x.shape, dtypes.float32))
+infer_rule("aten._cast_Long")(lambda x, non_blocking: Meta(x.shape, dtypes.int64))
+
+
+@infer_rule("aten._autocast_to_reduced_precision")
+def autocast(x: Meta, cuda_enabled: bool, cpu_enabled: bool, cuda_dtype: int, cpu_dtype: int) -> Meta:
+    return Meta(x.shape, dtype_or(cpu_dtype, x.dtype) if cpu_enabled and x.dtype is dtypes.float32 else x.dtype)
+
+
+@infer_rule("aten.resize_as")
+def resize_as(x: Meta, template: Meta, *_: Any) -> Meta:
+    return Meta(template.shape, x.dtype)
+
+
+infer_rule("prims.broadcast_in_dim")(lambda x, shape, dims: Meta(sizes(shape), x.dtype))
+infer_rule("prims.copy_strided")(lambda x, strides: x)

@@ -19,23 +19,23 @@ class GradientError(RuntimeError):
 
 
 def is_torch(value: Any) -> bool:
-    """True for a torch tensor. Whoever holds one has imported PyTorch, so this never has to."""
+    """Tell whether a value is a torch tensor. Whoever holds one has imported PyTorch, so this never has to."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(value, torch.Tensor)
 
 
 def is_numpy(value: Any) -> TypeGuard[npt.NDArray[Any]]:
-    """True for a numpy array; numpy's scalars (`np.float32(1)`) are none."""
+    """Tell whether a value is a numpy array; numpy's scalars (`np.float32(1)`) are none."""
     return isinstance(value, np.ndarray)
 
 
 def is_array(value: Any) -> bool:
-    """True for what may be passed as a tensor."""
+    """Tell whether a value may be passed as a tensor: a numpy array or a torch tensor."""
     return is_numpy(value) or is_torch(value)
 
 
 def prefers_torch(values: Iterable[Any]) -> bool | None:
-    """Whether to answer these values with torch tensors (one of them is one), numpy arrays, or None: no opinion."""
+    """Tell whether results should be torch tensors (True: one value is one) or arrays (False); None without either."""
     seen = None
     for value in values:
         if is_torch(value):
@@ -46,7 +46,7 @@ def prefers_torch(values: Iterable[Any]) -> bool | None:
 
 
 def dtype_of(array: Any) -> DType | None:
-    """The element type of a tensor or array; None for one that programs cannot have."""
+    """Return the element type of a tensor or array; None for one that programs cannot have."""
     if is_torch(array):
         return dtypes.from_torch(array.dtype)
     dtype = array.dtype.newbyteorder("=")
@@ -55,7 +55,7 @@ def dtype_of(array: Any) -> DType | None:
 
 
 def numpy_dtype(dtype: DType) -> np.dtype[Any]:
-    """The numpy type of these values, with the help of `ml_dtypes` if it is installed; else that of their bits."""
+    """Return the numpy type of these values, by `ml_dtypes` if it is installed; else that of their bits."""
     if dtype.numpy is not None:
         return dtype.numpy
     try:
@@ -68,7 +68,7 @@ def numpy_dtype(dtype: DType) -> np.dtype[Any]:
 
 
 def as_bytes(array: Any) -> npt.NDArray[np.uint8]:
-    """The memory of a tensor or array as flat bytes: a view if it is contiguous, else of a contiguous copy."""
+    """View the memory of a tensor or array as flat bytes; copy it first if it is not contiguous."""
     if is_torch(array):
         if array.device.type != "cpu":
             raise ValueError(f"it is on device {str(array.device)!r}, and this engine reads the memory of the CPU")
@@ -82,7 +82,7 @@ def as_bytes(array: Any) -> npt.NDArray[np.uint8]:
 
 
 def native(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """The array with its bytes in this machine's order: itself if they are."""
+    """Convert an array's bytes to this machine's order; return the array itself if they are in it."""
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
 
 
@@ -101,12 +101,44 @@ class _Memory:
         }  # fmt: skip
 
 
+def span_of(array: Any) -> tuple[int, int]:
+    """Return the address of the first byte of a non-empty tensor or array, and that behind its last."""
+    if is_torch(array):
+        start, size = array.data_ptr(), array.element_size()
+        strides = [s * size for s in array.stride()]
+    else:
+        start, size, strides = array.ctypes.data, array.itemsize, array.strides
+    reach = [(n - 1) * s for n, s in zip(array.shape, strides, strict=True)]
+    return start + sum(r for r in reach if r < 0), start + sum(r for r in reach if r > 0) + size
+
+
+Span = tuple[int, int, int]
+"""The first address of some memory, the one behind it, and the number of what lies there."""
+
+
+def overlapping(spans: Sequence[Span]) -> list[list[Span]]:
+    """Group the spans that overlap, directly or by others between them, in the order of addresses."""
+    groups: list[list[Span]] = []
+    group: list[Span] = []
+    end = 0
+    for span in sorted(spans):
+        if span[0] >= end:
+            group = [span]
+            end = span[1]
+            continue
+        group.append(span)
+        end = max(end, span[1])
+        if len(group) == 2:
+            groups.append(group)
+    return groups
+
+
 _WORK = 100_000
 """How long to look for an element that two tensors share; undecided counts as shared."""
 
 
 def shares_memory(a: Any, b: Any) -> bool:
-    """Whether some element of one tensor or array is an element of the other too."""
+    """Tell whether some element of one tensor or array is an element of the other too; True if that is hard to say."""
     if 0 in a.shape or 0 in b.shape or _device(a) != _device(b):
         return False
     try:
@@ -116,7 +148,7 @@ def shares_memory(a: Any, b: Any) -> bool:
 
 
 def cannot_be_written(array: Any) -> str | None:
-    """Why nothing can be written into a tensor or array; None if it can."""
+    """Say why nothing can be written into a tensor or array; None if it can be."""
     if is_numpy(array):
         if not array.flags.writeable:
             return "is read-only"
@@ -129,7 +161,7 @@ def cannot_be_written(array: Any) -> str | None:
 
 
 def has_strides(array: Any, wanted: Sequence[int] | str) -> bool:
-    """Whether a tensor or array lies in memory as wanted: with these strides, or `contiguous`."""
+    """Tell whether a tensor or array has these strides, or is `contiguous`; dims of size 1 do not count."""
     shape = tuple(array.shape)
     own = array.stride() if is_torch(array) else tuple(s // array.itemsize for s in array.strides)
     if isinstance(wanted, str):
@@ -142,7 +174,7 @@ def _device(array: Any) -> str:
 
 
 def to_torch(array: npt.NDArray[Any]) -> Any:
-    """A torch tensor over the memory of an array; of a copy where PyTorch cannot have it as it is."""
+    """Make a torch tensor over the memory of an array, or of a copy where PyTorch cannot share it."""
     import torch
 
     dtype = dtype_of(array)
@@ -155,7 +187,7 @@ def to_torch(array: npt.NDArray[Any]) -> Any:
 
 
 def to_numpy(tensor: Any) -> npt.NDArray[Any]:
-    """An array over the memory of a torch tensor."""
+    """Make an array over the memory of a torch tensor."""
     dtype = dtype_of(tensor)
     if dtype is None:
         raise TypeError(f"{tensor.dtype} is not an element type of programs")
@@ -169,3 +201,8 @@ def overwrite(target: Any, value: Any) -> None:
         target.detach().copy_(value if is_torch(value) else to_torch(value))
     else:
         target[...] = to_numpy(value) if is_torch(value) else value
+
+
+def copied(array: Any) -> Any:
+    """Copy a torch tensor, without its gradient, or an array."""
+    return array.detach().clone() if is_torch(array) else array.copy()

@@ -65,6 +65,18 @@ class OpBuilder:
         return op.results[0]
 
 
+def backward_slice(values: Sequence[SSAValue]) -> set[Operation]:
+    """Collect the ops that values are computed by: those that give them, and those that give these their operands."""
+    found: set[Operation] = set()
+    pending = list(values)
+    while pending:
+        op = pending.pop().owner
+        if isinstance(op, Operation) and op not in found:
+            found.add(op)
+            pending += op.operands
+    return found
+
+
 def erase(op: Operation) -> None:
     """Take an op without uses out of its block."""
     op.detach()  # type: ignore[no-untyped-call]

@@ -6,6 +6,7 @@ converted results. Constants never become ops on the way: a rule sees Python val
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from typing import Any, TypeVar
@@ -24,21 +25,28 @@ class RuleTable:
     def __init__(self, name: str) -> None:
         self.name = name
         self.rules: dict[str, RuleFunction] = {}
+        self.families: dict[str, str] = {}
+        """The op family of each rule: the name of the module that adds it, such as `reduce`."""
 
-    def __call__(self, *names: str) -> Callable[[RuleT], RuleT]:
-        """Decorator: `@linalg_rule("aten.relu")`."""
+    def __call__(self, *names: str, family: str | None = None) -> Callable[[RuleT], RuleT]:
+        """Decorate a rule for the ops of these names: `@linalg_rule("aten.relu")`.
+
+        `family` is the op family that they are of, by default that of the module which says so.
+        """
+        family = family or _caller_family()
 
         def register(function: RuleT) -> RuleT:
             for name in names:
                 if name in self.rules:
                     raise ValueError(f"{self.name} has two rules for {name}")
                 self.rules[name] = function
+                self.families[name] = family
             return function
 
         return register
 
     def load(self, package: str, families: Sequence[str]) -> RuleTable:
-        """The table with the rules of a package's modules, each of which adds its own when it is imported."""
+        """Import a package's modules, which add their rules on import, and return the table."""
         for family in families:
             import_module(f"{package}.{family}")
         return self
@@ -54,6 +62,18 @@ class RuleTable:
 
     def __len__(self) -> int:
         return len(self.rules)
+
+
+def _caller_family() -> str:
+    """Name the module that adds a rule; modules called `rules` only have the means to do so."""
+    frame = sys._getframe(2)
+    while (module := frame.f_globals["__name__"].rpartition(".")[2]) == "rules" and frame.f_back is not None:
+        frame = frame.f_back
+    return str(module)
+
+
+ON_NUMBERS = (ArithmeticError, AttributeError, TypeError, ValueError)
+"""What Python raises where a rule computes with a number that is no number yet."""
 
 
 class Conversion:
@@ -84,6 +104,12 @@ class Conversion:
             except CompileError:
                 raise
             except Exception as e:
+                if isinstance(e, ON_NUMBERS) and (numbers := self.unknown_numbers(op)):
+                    reason = f"it takes {' and '.join(numbers)} only as a number that is known when it is compiled"
+                    self.problems.append(diagnostic_for(op, self.stage, reason, "Make the number a constant."))
+                    self._go_on(op)
+                    op = following
+                    continue
                 # Behind a problem, what a rule trips over is likely to be a consequence of it.
                 if not self.problems:
                     self.cause = e
@@ -99,6 +125,10 @@ class Conversion:
 
     def convert_op(self, op: Operation) -> None:
         raise NotImplementedError
+
+    def unknown_numbers(self, op: Operation) -> Sequence[str]:
+        """Name the arguments of an op that are numbers and known only at run time: most rules compute with numbers."""
+        return ()
 
     def poison(self, op: Operation) -> None:
         """Give the results of a failed op some value, so that the walk can go on and find further problems."""

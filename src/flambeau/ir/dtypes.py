@@ -95,6 +95,11 @@ class DType:
         return float32 if self.is_float and self.size < 4 else complex64 if self is complex32 else self
 
     @property
+    def accumulator(self) -> DType:
+        """The dtype in which PyTorch accumulates on a CPU, one element after the other."""
+        return {float32: float64, complex64: complex128}.get(self, self.compute)
+
+    @property
     def min(self) -> int | float:
         """The least value; -inf for floats."""
         if self.is_bool:
@@ -113,9 +118,26 @@ class DType:
         return float("inf")
 
     @property
+    def fraction_bits(self) -> int:
+        """How many bits of a float are behind its binary point; for dtypes of 16 bits and more."""
+        return {"float16": 10, "bfloat16": 7, "float32": 23, "float64": 52}[self.name]
+
+    @property
+    def largest(self) -> float:
+        """The greatest finite number of a float dtype; those of 8 bits are not laid out as IEEE 754 has it."""
+        if self.size == 1:
+            return {"float8_e4m3fn": 448.0, "float8_e4m3fnuz": 240.0}.get(self.name, 57344.0)
+        return (2 - 2.0**-self.fraction_bits) * 2.0 ** (2 ** (self.bits - self.fraction_bits - 2) - 1)
+
+    @property
+    def smallest(self) -> float:
+        """The least positive number of a float dtype, which is subnormal."""
+        return 2.0 ** (2 - 2 ** (self.bits - self.fraction_bits - 2) - self.fraction_bits)
+
+    @property
     def saturates_at(self) -> float | None:
         """What PyTorch makes of all larger numbers, infinity too; None for floats where they become inf or NaN."""
-        return 448.0 if self.name == "float8_e4m3fn" else None
+        return self.largest if self.name == "float8_e4m3fn" else None
 
     @property
     def torch(self) -> torch.dtype:
@@ -173,6 +195,9 @@ def _float8() -> tuple[DType, ...]:
     )
 
 
+INT64_MAX = (1 << 63) - 1
+"""The greatest int of a program, and so the largest size; as the end of a slice it means that of the tensor."""
+
 DTYPES: tuple[DType, ...] = (
     bool_, uint8, int8, int16, int32, int64, uint16, uint32, uint64,
     float16, float32, float64, bfloat16, complex32, complex64, complex128,
@@ -195,25 +220,25 @@ _ALIASES = {
 
 
 def from_name(name: str) -> DType | None:
-    """The dtype with PyTorch's name (`float32`) or MLIR's (`f32`, `si64`, `ui8`); None if there is none."""
+    """Return the dtype with PyTorch's name (`float32`) or MLIR's (`f32`, `si64`, `ui8`); None if there is none."""
     return BY_NAME.get(name) or _ALIASES.get(name)
 
 
 @cache
 def from_torch(dtype: torch.dtype) -> DType | None:
-    """The entry for a `torch.dtype`; None for those that have no MLIR spelling."""
+    """Return the entry for a `torch.dtype`; None for those that have no MLIR spelling."""
     return BY_NAME.get(str(dtype).removeprefix("torch."))
 
 
 @cache
 def from_numpy(dtype: np.dtype[Any]) -> DType | None:
-    """The entry for a numpy dtype."""
+    """Return the entry for a numpy dtype; None if there is none."""
     return next((d for d in DTYPES if d.numpy == dtype), None)
 
 
 @cache
 def promote(a: DType, b: DType) -> DType:
-    """PyTorch's promotion of two dtypes of equal standing (both tensors with dims, or both scalars)."""
+    """Promote two dtypes of equal standing (both tensors with dims, or both scalars) as PyTorch does."""
     if a is b:
         return a
     if a.category > b.category:

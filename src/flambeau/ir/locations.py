@@ -34,7 +34,7 @@ class Frame:
         return linecache.getline(self.file, self.line).rstrip("\n")
 
     def excerpt(self, width: int = 110) -> list[str]:
-        """The text of the line; with a column, at most `width` characters of it, and a mark under that column."""
+        """Return the text of the line; with a column, at most `width` characters, and a mark under that column."""
         if not self.column:
             return [self.source]
         line = self._line()
@@ -57,7 +57,7 @@ _FRAME = re.compile(r'^\s*File "(?P<file>[^"]*)", line (?P<line>\d+)(?:, in (?P<
 
 @cache
 def frames_of_trace(stack_trace: str) -> tuple[Frame, ...]:
-    """The frames of a Python traceback text, outermost first."""
+    """Parse the frames of a Python traceback text, outermost first."""
     return tuple(Frame(m["file"], int(m["line"]), m["function"] or "") for m in _FRAME.finditer(stack_trace))
 
 
@@ -69,13 +69,13 @@ def _frame_location(frame: Frame) -> Attribute:
 
 @cache
 def location_of_trace(stack_trace: str | None, name: str | None = None) -> Attribute:
-    """The MLIR location of a traceback: the innermost line, called from the next one out, and so on."""
+    """Make the MLIR location of a traceback: nested `callsite` locations, the innermost line first."""
     return location_of_frames(frames_of_trace(stack_trace or ""), name)
 
 
 @cache
 def location_of_frames(frames: tuple[Frame, ...], name: str | None = None) -> Attribute:
-    """The same of frames, outermost first."""
+    """Make the MLIR location of frames, outermost first: nested `callsite` locations, under `name` if given."""
     location: Attribute = UNKNOWN
     for frame in frames:
         here = _frame_location(frame)
@@ -86,7 +86,7 @@ def location_of_frames(frames: tuple[Frame, ...], name: str | None = None) -> At
 
 
 def frames_of(location: Attribute) -> Iterator[Frame]:
-    """The Python frames behind a location, innermost first."""
+    """Yield the Python frames behind a location, innermost first."""
     if isinstance(location, FileLineColLoc):
         yield Frame(location.filename.data, location.line.data, "", location.column.data)
     elif isinstance(location, NameLoc):
@@ -103,14 +103,14 @@ def frames_of(location: Attribute) -> Iterator[Frame]:
 
 
 def module_path(location: Attribute) -> str:
-    """The `nn.Module` path that a location names, empty when it names none."""
+    """Return the `nn.Module` path that a location names; empty when it names none."""
     if isinstance(location, NameLoc) and not isinstance(location.location, FileLineColLoc):
         return location.desc.data
     return ""
 
 
 def user_frame(location: Attribute) -> Frame | None:
-    """The line that the user will recognise: the innermost one outside PyTorch itself."""
+    """Return the line that the user will recognise, the innermost one outside PyTorch; None without any frame."""
     frames = list(frames_of(location))
     return next((f for f in frames if not _is_torch(f.file)), frames[0] if frames else None)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from flambeau.ir.dtypes import DType
+from flambeau.ir.symbolic import Dims, Symbol
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,15 @@ class ScalarSpec:
         return self.kind
 
 
+def typed(spec: TensorSpec | ScalarSpec, dims: Dims = ()) -> str:
+    """Spell a type with the names of its sizes: `float32[batch, 16]`, or `int`."""
+    if isinstance(spec, ScalarSpec):
+        return str(spec)
+    named = dims or (None,) * len(spec.shape)
+    sizes = [dim.text if dim is not None else "?" if n is None else str(n) for n, dim in zip(spec.shape, named)]
+    return f"{spec.dtype.name}[{', '.join(sizes)}]"
+
+
 @dataclass(frozen=True)
 class Argument:
     """One argument of a function, in order."""
@@ -42,6 +52,13 @@ class Argument:
     """The name in `Module.weights` when the caller does not pass this argument: a buffer that the program writes."""
     strides: tuple[int, ...] | str | None = None
     """How the tensor must lie in memory, where the program depends on it: its strides, or `contiguous`."""
+    is_random: bool = False
+    """Whether it is the state of random numbers, which `seed` sets."""
+    dims: Dims = ()
+    """Its sizes in terms of symbols; empty where there are none."""
+
+    def __str__(self) -> str:
+        return f"{self.name}: {typed(self.spec, self.dims)}"
 
 
 @dataclass(frozen=True)
@@ -87,6 +104,32 @@ class Signature:
     """For each leaf of `in_spec`, the argument that it feeds; None where the program does not need it."""
     fixed: tuple[Fixed, ...] = ()
     """The leaves of `in_spec` that the program was specialised to."""
+    symbols: tuple[Symbol, ...] = ()
+    """The sizes that a call chooses."""
+    result_dims: tuple[Dims, ...] = ()
+    """The sizes of results in terms of symbols; empty where there are none."""
+    conditions: tuple[str, ...] = ()
+    """What else must hold of the symbols, which the program checks itself."""
+
+    def __str__(self) -> str:
+        """Spell the function out: what it takes and gives, what it writes, and what sizes may be."""
+        taken = [str(a) for a in self.arguments if a.state is None]
+        taken += [f"{f.name} = {f.value!r}" for f in self.fixed]
+        dims = (*self.result_dims, *((),) * len(self.results))
+        given = [
+            repr(o.constant) if o.result is None else typed(self.results[o.result], dims[o.result])
+            for o in self.outputs
+        ]
+        lines = [f"({', '.join(taken)}) -> {given[0] if len(given) == 1 else '(' + ', '.join(given) + ')'}"]
+        if self.symbols or self.conditions:
+            lines.append("  where " + ", ".join([*map(str, self.symbols), *self.conditions]))
+        for i, argument in enumerate(self.arguments):
+            is_written = any(m.argument == i for m in self.mutations)
+            if argument.state is not None:
+                lines.append(f"  {'writes' if is_written else 'reads'} state {argument}")
+            elif is_written:
+                lines.append(f"  writes {argument.name}")
+        return "\n".join(lines)
 
 
 @dataclass
@@ -105,7 +148,7 @@ class Weights(Mapping[str, Any]):
         return len(self.tensors)
 
     def free_name(self, name: str) -> str:
-        """A name like this one that is not taken yet, and that MLIR takes as the name of a resource."""
+        """Make a name like this one that is not taken yet and is valid for an MLIR resource."""
         base = re.sub(r"[^\w.$]", "_", name)
         base = base if base[:1].isalpha() or base[:1] == "_" else f"_{base}"
         candidate, count = base, 0

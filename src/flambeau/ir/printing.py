@@ -10,14 +10,14 @@ from xdsl.printer import Printer
 
 
 def pretty_text(module: ModuleOp, locations: bool = False) -> str:
-    """The module as people read it."""
+    """Print the module in pretty form, as people read it."""
     out = StringIO()
     Printer(out, print_debuginfo=locations).print_op(module)
     return out.getvalue() + "\n"
 
 
 def generic_text(module: ModuleOp) -> str:
-    """The module in generic form, which every MLIR reads."""
+    """Print the module in generic form, which every MLIR reads."""
     return _GenericPrinter().module(module)
 
 

@@ -17,7 +17,7 @@ class Sharing(Generic[T]):
     """The root of each group that somebody writes to."""
 
     def root(self, value: T) -> T:
-        """The value that stands for a group."""
+        """Find the representative of a value's group (union-find, with path splitting)."""
         while (up := self.parent.get(value, value)) is not value:
             self.parent[value] = self.parent.get(up, up)
             value = up
@@ -32,5 +32,5 @@ class Sharing(Generic[T]):
                 self.written.add(b)
 
     def is_mutable(self, value: T) -> bool:
-        """Whether somebody writes to storage that this value may share."""
+        """Tell whether somebody writes to storage that this value may share."""
         return bool(self.written) and self.root(value) in self.written

@@ -24,7 +24,7 @@ class Tree:
         return self.parts
 
     def flatten_up_to(self, value: Any) -> list[Any]:
-        """The leaves of a value that must have this structure; ValueError if it has another."""
+        """Flatten a value that must have this structure into its leaves; ValueError if it has another."""
         if self.type is None:
             return [value]
         children = list(value) if isinstance(value, (list, tuple, dict)) and isinstance(value, self.type) else None
@@ -37,7 +37,7 @@ class Tree:
         return [leaf for part, item in zip(self.parts, children, strict=True) for leaf in part.flatten_up_to(item)]
 
     def unflatten(self, leaves: Sequence[Any]) -> Any:
-        """A value of this structure."""
+        """Build a value of this structure from its leaves."""
         return self._build(iter(leaves))
 
     def _build(self, leaves: Iterator[Any]) -> Any:
@@ -47,14 +47,14 @@ class Tree:
         return dict(zip(self.context, items, strict=True)) if self.type is dict else self.type(items)
 
     def to_json(self) -> Any:
-        """The structure as JSON values."""
+        """Encode the structure as JSON values."""
         if self.type is None:
             return None
         return [self.type.__name__, list(self.context), [part.to_json() for part in self.parts]]
 
     @staticmethod
     def from_json(data: Any) -> Tree:
-        """What `to_json` wrote."""
+        """Decode what `to_json` wrote."""
         if data is None:
             return LEAF
         kind, context, parts = data
@@ -66,7 +66,7 @@ _CONTAINERS: dict[str, type] = {"list": list, "tuple": tuple, "dict": dict}
 
 
 def flatten(value: Any, is_leaf: Callable[[Any], bool] = lambda _: False) -> tuple[list[Any], Tree]:
-    """The leaves of a value, in order, and its structure. A named tuple counts as a tuple."""
+    """Flatten a value into its leaves, in order, and its structure. A named tuple counts as a tuple."""
     leaves: list[Any] = []
 
     def walk(item: Any) -> Tree:

@@ -44,7 +44,7 @@ def _require_terminators(op: Operation) -> None:
 
 
 def _undefined(module: Operation) -> Iterator[Diagnostic]:
-    """The uses of values that are not defined there."""
+    """Yield a diagnostic for each operand whose definition does not dominate its use."""
     number = {op: i for i, op in enumerate(module.walk())}
     dominance: dict[Region, DominanceInfo] = {}
     for op in number:

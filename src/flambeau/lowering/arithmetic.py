@@ -22,7 +22,7 @@ Operand = Any
 
 
 def trunc_divide(x: Element, other: Operand) -> Element:
-    """Division rounded towards zero."""
+    """Divide, rounding towards zero: trunc(x / other)."""
     other = x.like(other)
     if x.dtype.is_float:
         return (x / other).trunc()
@@ -30,7 +30,7 @@ def trunc_divide(x: Element, other: Operand) -> Element:
 
 
 def floor_divide(x: Element, other: Operand) -> Element:
-    """Division rounded down; for floats exactly as PyTorch computes it, through the remainder."""
+    """Divide, rounding down: floor(x / other); for floats exactly as PyTorch computes it, through the remainder."""
     other = x.like(other)
     if not x.dtype.is_float:
         return _integer_quotient(x, other, arith.FloorDivSIOp)
@@ -44,7 +44,7 @@ def floor_divide(x: Element, other: Operand) -> Element:
 
 
 def fmod(x: Element, other: Operand) -> Element:
-    """The remainder with the sign of the dividend."""
+    """Compute x - trunc(x / other) * other, the remainder with the sign of the dividend."""
     other = x.like(other)
     if x.dtype.is_float:
         return x.emit(RemFOp, (x, other), properties=FAST)
@@ -53,7 +53,7 @@ def fmod(x: Element, other: Operand) -> Element:
 
 
 def remainder(x: Element, other: Operand) -> Element:
-    """The remainder with the sign of the divisor, Python's `%`."""
+    """Compute x - floor(x / other) * other, the remainder with the sign of the divisor: Python's `%`."""
     other = x.like(other)
     rest = x.fmod(other)
     if not x.dtype.is_float and not x.dtype.signed:
@@ -63,7 +63,7 @@ def remainder(x: Element, other: Operand) -> Element:
 
 
 def _integer_quotient(x: Element, other: Element, signed_op: type[Operation]) -> Element:
-    """A quotient of integers that traps for no operands; -1 wraps the least integer around, as in PyTorch."""
+    """Divide integers without a trap for any operands; x / -1 is -x, which wraps the least integer as in PyTorch."""
     safe = _safe_divisor(other)
     if not x.dtype.signed:
         return x.emit(arith.DivUIOp, (x, safe))
@@ -72,7 +72,7 @@ def _integer_quotient(x: Element, other: Element, signed_op: type[Operation]) ->
 
 
 def _safe_divisor(x: Element) -> Element:
-    """This integer, or 1 in the place of 0 and -1, by which processors cannot divide every number.
+    """Replace the divisors 0 and -1 by 1: processors trap on x / 0 and on the least integer over -1.
 
     That a divisor is not zero is for the rule to guard; the guard may run after this loop.
     """
@@ -86,14 +86,14 @@ def _safe_divisor(x: Element) -> Element:
 
 
 def _known_integer(x: Element) -> int | None:
-    """The integer that this is known to be."""
+    """Return the integer of a constant; None for other values."""
     owner = x.value.owner
     attr = owner.properties["value"] if isinstance(owner, arith.ConstantOp) else None
     return attr.value.data if isinstance(attr, IntegerAttr) else None
 
 
 def power(x: Element, other: Operand) -> Element:
-    """Power; small constant exponents become products, as in PyTorch."""
+    """Raise to a power; small constant exponents become products, as in PyTorch."""
     if isinstance(other, (int, float)) and not isinstance(other, bool):
         if other == 0.5 and x.dtype.is_float:
             return x.sqrt()
@@ -112,7 +112,7 @@ def power(x: Element, other: Operand) -> Element:
 
 
 def _complex_pow(x: Element, exponent: Element) -> Element:
-    """A power of zero is zero, or infinite, or nothing at all, by the sign of the exponent's real part."""
+    """Raise complex numbers to a power; 0^z is 0, infinite or NaN where re(z) is positive, negative or 0."""
     power = x.emit(complex.PowOp, (x, exponent), properties=FAST)
     real, nan = exponent.real, exponent.real.like(pymath.nan)
     infinite = real.like(pymath.inf).with_imag(nan, x.dtype)
@@ -121,7 +121,7 @@ def _complex_pow(x: Element, exponent: Element) -> Element:
 
 
 def _float_pow(x: Element, exponent: Element) -> Element:
-    """Engines compute powers through logarithms, so the sign of a negative base is put back here."""
+    """Raise |x| to a power and restore the sign: engines take logarithms. NaN for x < 0 and fractional exponents."""
     base = abs(x)
     size = base.emit(math.PowFOp, (base, exponent), properties=FAST)
     size = ((exponent == 0) | (base == 1)).select(1, (exponent == 1).select(base, size))

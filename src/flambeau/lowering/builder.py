@@ -30,6 +30,7 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from flambeau.diagnostics import Unsupported
 from flambeau.ir import dtypes
 from flambeau.ir.builder import OpBuilder
+from flambeau.ir.comparisons import CMPI, OF_CMPI, OPERATORS
 from flambeau.ir.conversion import RuleTable
 from flambeau.ir.dtypes import DType
 
@@ -41,7 +42,7 @@ Size = int | SSAValue
 
 @cache
 def tensor_type(shape: tuple[int | None, ...], element: Attribute) -> TensorType[Any]:
-    """The builtin tensor type; None is a dynamic dimension."""
+    """Make the builtin tensor type; None is a dynamic dimension."""
     return TensorType(element, [DYNAMIC_INDEX if d is None else d for d in shape])
 
 
@@ -89,19 +90,18 @@ Factors = tuple[int, tuple[int, ...]]
 
 
 def multiply_factors(a: Factors, b: Factors) -> Factors:
-    """The factors of the product of two sizes."""
+    """Return the factors of the product of two sizes."""
     return (a[0] * b[0], tuple(sorted(a[1] + b[1])))
 
 
 def is_same(a: Size, b: Size) -> bool:
-    """Whether two sizes are known to be equal."""
+    """Tell whether two sizes are known to be equal: one SSA value, or equal numbers."""
     return a is b or (isinstance(a, int) and isinstance(b, int) and a == b)
 
 
 _NO_OVERFLOW_FLAGS = {"overflowFlags": arith.IntegerOverflowAttr("none")}
 
-_CMP = {"eq": 0, "ne": 1, "slt": 2, "sle": 3, "sgt": 4, "sge": 5, "ult": 6, "ule": 7, "ugt": 8, "uge": 9}
-CMP_PROPERTIES = {name: {"predicate": IntegerAttr(i, i64)} for name, i in _CMP.items()}
+CMP_PROPERTIES = {name: {"predicate": IntegerAttr(code, i64)} for name, code in CMPI.items()}
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ class LoweringBuilder(OpBuilder):
     """The rules of the target."""
 
     def call(self, op: str, *args: Any) -> Any:
-        """What another op gives, by the rule that the target has for it."""
+        """Emit another op by the rule that the target has for it; return its results."""
         rule = self.rules.get(op)
         if rule is None:
             raise Unsupported(f"{op} has no rule")
@@ -143,6 +143,8 @@ class LoweringBuilder(OpBuilder):
         self._constants: dict[Any, SSAValue] = {}
         self._last_constant: Operation | None = None
         self._memo: dict[Any, Any] = {}
+        self._ends: dict[SSAValue, Size] = {}
+        """The counters of loops from 0, and the sizes that they stay below."""
         self._factors: dict[SSAValue, Factors] = {}
         self.symbols: dict[str, Size] = {}
 
@@ -159,7 +161,7 @@ class LoweringBuilder(OpBuilder):
 
     @contextmanager
     def within(self, context: RuleContext) -> Iterator[None]:
-        """Ask rules that are called inside in another context."""
+        """Set another context for the rules that are called inside the block."""
         outer, self.context = self.context, context
         try:
             yield
@@ -169,7 +171,7 @@ class LoweringBuilder(OpBuilder):
     # --- Constants: each once, at the start of the function ---
 
     def constant_op(self, key: Any, make: Callable[[], Operation]) -> SSAValue:
-        """The result of the constant that `make` gives, made once for each key."""
+        """Return the result of the constant that `make` makes once for each key, at the start of the function."""
         found = self._constants.get(key)
         if found is None:
             op = make()
@@ -184,7 +186,7 @@ class LoweringBuilder(OpBuilder):
         return found
 
     def constant(self, value: complex | float | int | bool, dtype: DType) -> SSAValue:
-        """A scalar constant; numbers are converted as PyTorch converts them."""
+        """Return a scalar constant; numbers are converted as PyTorch converts them."""
         type_ = dtype.builtin
         if dtype.is_complex:
             number = complex(value)
@@ -206,7 +208,7 @@ class LoweringBuilder(OpBuilder):
         )
 
     def index(self, size: Size) -> SSAValue:
-        """A size as an index value."""
+        """Return a size as an index value."""
         if isinstance(size, SSAValue):
             return size
         return self.constant_op(
@@ -215,7 +217,7 @@ class LoweringBuilder(OpBuilder):
         )
 
     def dense(self, attr: Attribute, type_: Attribute) -> SSAValue:
-        """A tensor constant."""
+        """Emit a tensor constant."""
         return self.value(arith.ConstantOp, (), type_, {"value": attr})
 
     # --- Index arithmetic, folded where it can be ---
@@ -273,11 +275,11 @@ class LoweringBuilder(OpBuilder):
         return self._arith(arith.CeilDivSIOp, a, self._divisor(b))
 
     def _divisor(self, size: Size) -> Size:
-        """What may be divided by: where a size turns out to be zero, a processor would end the program."""
+        """Replace a dynamic divisor that is zero at run time by 1: a processor would trap."""
         return size if isinstance(size, int) else self.select(self.compare("eq", size, 0), 1, size)
 
     def mod(self, a: Size, b: Size) -> Size:
-        """Python's `%`: the sign is the divisor's."""
+        """Compute a - floor(a / b) * b, Python's `%`: the sign is the divisor's."""
         if isinstance(a, int) and isinstance(b, int) and b != 0:
             return a % b
         divisor = self._divisor(b)
@@ -294,14 +296,27 @@ class LoweringBuilder(OpBuilder):
         return a if a is b else self._arith(arith.MinSIOp, a, b)
 
     def compare(self, predicate: str, a: Size, b: Size) -> bool | SSAValue:
-        """Signed comparison of sizes: `eq`, `ne`, `slt`, `sle`, `sgt`, `sge`."""
+        """Compare signed sizes by `eq`, `ne`, `slt`, `sle`, `sgt` or `sge`; a bool where both are known."""
         if isinstance(a, int) and isinstance(b, int):
-            return bool(
-                {"eq": a == b, "ne": a != b, "slt": a < b, "sle": a <= b, "sgt": a > b, "sge": a >= b}[predicate]
-            )
+            return bool(OPERATORS[OF_CMPI[CMPI[predicate]]](a, b))
         if a is b:
             return predicate in ("eq", "sle", "sge")
+        if predicate in ("slt", "sge") and self._is_below(a, b) is not None:
+            return self._is_below(a, b) is (predicate == "slt")
         return self.value(arith.CmpiOp, (self.index(a), self.index(b)), i1, CMP_PROPERTIES[predicate])
+
+    def counts_to(self, counter: SSAValue, end: Size) -> None:
+        """Note that a value is the counter of a loop from 0, and below `end`."""
+        self._ends[counter] = end
+
+    def _is_below(self, a: Size, b: Size) -> bool | None:
+        """Tell whether the counter of a loop is less than a size; None where that is not known."""
+        end = self._ends.get(a) if isinstance(a, SSAValue) else None
+        if end is None:
+            return None
+        if isinstance(b, int) and b <= 0:
+            return False
+        return True if end is b or (isinstance(end, int) and isinstance(b, int) and end <= b) else None
 
     def select(self, condition: bool | SSAValue, a: Size, b: Size) -> Size:
         if isinstance(condition, bool):
@@ -317,13 +332,13 @@ class LoweringBuilder(OpBuilder):
         return total
 
     def factors(self, size: Size) -> Factors:
-        """A size as a static factor and the sorted ids of its dynamic factors."""
+        """Factor a size into a static factor and the sorted ids of its dynamic factors."""
         if isinstance(size, int):
             return (size, ())
         return self._factors.get(size, (1, (id(size),)))
 
     def divide_exact(self, numerator: Sequence[Size], denominator: Sequence[Size]) -> Size:
-        """A product of sizes divided by another that it is a multiple of; equal factors cancel without a division."""
+        """Divide a product of sizes by another that it is a multiple of; equal factors cancel without a division."""
         (whole, symbols), (part, others) = self._factors_of(numerator), self._factors_of(denominator)
         if symbols == others and part and whole % part == 0:
             return whole // part
@@ -342,7 +357,7 @@ class LoweringBuilder(OpBuilder):
         return self.floordiv(self.product(top), self.product(bottom))
 
     def is_same_product(self, a: Sequence[Size], b: Sequence[Size]) -> bool:
-        """Whether two products of sizes are known to be equal."""
+        """Tell whether two products of sizes are known to be equal."""
         return self._factors_of(a) == self._factors_of(b)
 
     def _factors_of(self, sizes: Sequence[Size]) -> Factors:
@@ -380,7 +395,7 @@ class LoweringBuilder(OpBuilder):
     # --- Tensors ---
 
     def size(self, x: Tensor, dim: int) -> Size:
-        """The size of a dimension (negative counts from the end)."""
+        """Return the size of a dimension (negative counts from the end), an index value if it is dynamic."""
         dim = dim % x.rank if x.rank else 0
         known = x._sizes[dim]
         if known is None:
@@ -395,7 +410,7 @@ class LoweringBuilder(OpBuilder):
         return [self.size(x, i) for i in range(x.rank)]
 
     def empty(self, sizes: Sequence[Size], dtype: DType) -> Tensor:
-        """A tensor without contents."""
+        """Emit `tensor.empty`, a tensor without contents; equal ones at the top level are one."""
         type_ = tensor_type(tuple(map(static, sizes)), dtype.builtin)
         dynamic = [s for s in sizes if isinstance(s, SSAValue)]
         key = ("empty", tuple(sizes), dtype)
@@ -407,7 +422,7 @@ class LoweringBuilder(OpBuilder):
         return Tensor(found, dtype, sizes)
 
     def cast(self, x: Tensor, shape: Sequence[int | None]) -> Tensor:
-        """The same tensor with another static shape."""
+        """Cast a tensor to another static shape, where None is dynamic."""
         if tuple(shape) == x.shape:
             return x
         type_ = tensor_type(tuple(shape), x.dtype.builtin)
@@ -415,7 +430,7 @@ class LoweringBuilder(OpBuilder):
         return Tensor(self.value(tensor.CastOp, (x.value,), type_), x.dtype, sizes)
 
     def bind_symbols(self, x: Tensor, expressions: Sequence[str | int]) -> None:
-        """Two dims with the same symbolic expression are the same size: share one index value."""
+        """Share one index value between dims with the same symbolic expression, since they have the same size."""
         for i, (known, expression) in enumerate(zip(x._sizes, expressions, strict=True)):
             if isinstance(known, int) or isinstance(expression, int):
                 continue
@@ -429,21 +444,21 @@ class LoweringBuilder(OpBuilder):
                 x._sizes[i] = found
 
     def dim(self, dim: int, rank: int) -> int:
-        """A dim in range, negative ones counted from the end; 0-d tensors take 0 and -1 as PyTorch does."""
+        """Normalise a dim, negative ones counted from the end; 0-d tensors take 0 and -1 as PyTorch does."""
         bound = max(rank, 1)
         if not -bound <= dim < bound:
             raise Unsupported(f"dim {dim} is out of range for a tensor of rank {rank}")
         return dim % bound
 
     def dims(self, dims: Sequence[int] | int | None, rank: int) -> list[int]:
-        """Normalised dims; None and the empty list mean all."""
+        """Normalise dims; None and the empty list mean all."""
         if dims is None or (isinstance(dims, Sequence) and len(dims) == 0):
             return list(range(rank))
         return [self.dim(d, rank) for d in ([dims] if isinstance(dims, int) else dims)]
 
 
 def wrap(value: int, dtype: DType) -> int:
-    """An integer in the range of its type, as signless MLIR integers print it (two's complement, signed)."""
+    """Wrap an integer to its type's range, as signless MLIR integers print it (two's complement, signed)."""
     bits = dtype.bits
     value &= (1 << bits) - 1
     return value - (1 << bits) if value >> (bits - 1) else value

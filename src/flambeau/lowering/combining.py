@@ -23,7 +23,7 @@ _OF_PYTORCH = {
 
 
 def neutral(kind: str | None, dtype: DType) -> Any:
-    """The number that changes nothing when it is combined with another."""
+    """Return the neutral element of a combination: 0 for sums, 1 for products, the least number for maxima, ..."""
     return {"add": 0, "mul": 1, "max": dtype.min, "min": dtype.max, None: 0}[kind]
 
 
@@ -51,7 +51,7 @@ class Updating:
         return JOINS[self.kind](old, new) if self.kind else new
 
     def finish(self, old: Element, new: Element, seen: Element) -> Element:
-        """The result, from what was there, what the updates gave, and how many of them there were."""
+        """Compute the result from the old element, the combined updates, and their number."""
         if self.reduce == "mean":
             total = (seen + 1 if self.include_self else (seen == 0).select(1, seen)).to(self.dtype)
             new = new.floor_divide(total) if self.dtype.is_integral else new / total

@@ -160,7 +160,7 @@ def atan(a: Element, b: Element) -> Parts:
 
 
 def _back(parts: Parts) -> Parts:
-    """A quarter of a turn clockwise: what a function of i z is to one of z."""
+    """Multiply by -i, as in sin(z) = -i sinh(iz), tan(z) = -i tanh(iz) and asinh(z) = -i asin(iz)."""
     return parts[1], -parts[0]
 
 
@@ -169,11 +169,11 @@ def _scaled(parts: Parts, factor: float) -> Parts:
 
 
 def _ratio(smaller: Element, larger: Element) -> Element:
-    """Of two zeros and of two infinities it is 1."""
+    """Divide; 0/0 and inf/inf are 1."""
     return (smaller == larger).select(1, smaller / larger)
 
 
 def _ordered(a: Element, b: Element) -> Parts:
-    """The larger size and the smaller one."""
+    """Return the larger and the smaller absolute value of two numbers."""
     a, b = abs(a), abs(b)
     return a.maximum(b), a.minimum(b)

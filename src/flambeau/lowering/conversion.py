@@ -37,14 +37,15 @@ from flambeau.dialects.torch.ops import (
     TorchOp,
 )
 from flambeau.dialects.torch.types import BOOL, FLOAT, INT, NONE, ListType, TensorType
+from flambeau.infer.builder import unknown_numbers
 from flambeau.ir import dtypes
 from flambeau.ir.conversion import Conversion, RuleTable
-from flambeau.ir.dtypes import BY_TORCH_TYPE, DType
+from flambeau.ir.dtypes import BY_TORCH_TYPE, INT64_MAX, DType
+from flambeau.ir.plugins import over
 from flambeau.lowering.builder import INDEX, LoweringBuilder, RuleContext, Size, Tensor, static, tensor_type
 from flambeau.lowering.scalars import SCALAR_RULES, as_float
+from flambeau.lowering.whole.rules import layered
 from flambeau.passes.decompose import legalize
-
-INT64_MAX = (1 << 63) - 1
 
 POISONED = object()
 """The list that an op which could not be lowered should have given."""
@@ -53,16 +54,25 @@ POISONED = object()
 class Lowering(Conversion):
     """Lowers torch functions with one target's rules."""
 
-    def __init__(self, stage: str, rules: RuleTable, make_builder: Callable[[Block], LoweringBuilder]) -> None:
+    unknown_numbers = staticmethod(unknown_numbers)
+
+    def __init__(
+        self,
+        stage: str,
+        rules: RuleTable,
+        make_builder: Callable[[Block], LoweringBuilder],
+        external: RuleTable | None = None,
+    ) -> None:
+        """Take a target's rules; those that others have added come before them, and `external` before all."""
         super().__init__()
         self.stage = stage
-        self.rules = rules
+        self.rules = layered(rules.name, over(rules), external) if external else over(rules)
         self.make_builder = make_builder
         self.builder: LoweringBuilder
         self.ranges: dict[str, tuple[int, int]] = {}
 
     def convert_module(self, module: ModuleOp) -> ModuleOp:
-        """The lowered module; the given one is left alone. What the rules do not take whole is decomposed first."""
+        """Lower a copy of a module. What the rules do not take whole is decomposed first."""
         module = legalize(module, self.rules)
         functions = [self.convert_function(op) for op in module.ops if isinstance(op, func.FuncOp)]
         self.finish()
@@ -130,11 +140,7 @@ class Lowering(Conversion):
         name = op.overload
         rule = self.rules.get(name) or SCALAR_RULES.get(name)
         if rule is None:
-            raise Unsupported(
-                "no lowering rule",
-                f"Add one as docs/adding-an-op.md shows, or a decomposition; `flambeau registry show {name}` "
-                "prints what PyTorch says about it.",
-            )
+            raise Unsupported("no lowering rule", _how_to_add(op))
         b, self.rule = self.builder, rule
         b.context = _context(op)
         self.record(op, rule(b, *[self.values[v] for v in op.operands]))
@@ -169,6 +175,7 @@ class Lowering(Conversion):
         first = self._operands(inits, op.results)
         if going is True and counted:
             block = Block(arg_types=[INDEX, *(v.type for v in first)])
+            b.counts_to(block.args[0], trip)
             with self._inside(block):
                 b.emit(scf.YieldOp, self._operands(self._body(op, block.args[0], block.args[1:])[1:], op.results))
             bounds = [b.index(0), b.index(trip), b.index(1)]
@@ -220,7 +227,7 @@ class Lowering(Conversion):
         return self.builder.constant(value, dtypes.bool_) if isinstance(value, bool) else value
 
     def _operands(self, values: Sequence[Any], like: Sequence[SSAValue]) -> list[SSAValue]:
-        """Values as operands of a terminator or a loop, with the types that the program gives them."""
+        """Convert values to operands of a terminator or a loop, with the types that the program gives them."""
         return [self._operand(v, r.type) for v, r in zip(values, like, strict=True)]
 
     def _operand(self, value: Any, type_: Attribute) -> SSAValue:
@@ -339,8 +346,21 @@ class Lowering(Conversion):
                 self.values[result] = 1
 
 
+def _how_to_add(op: TorchOp) -> str:
+    """Say what to do about an op without a rule: one of PyTorch's, or one of somebody else's."""
+    if op.schema is None:
+        return (
+            "Add one with @flambeau.lower or @flambeau.decompose, as docs/custom-ops.md shows; or leave it to the "
+            f"engine, compile(..., external=[{op.overload!r}])."
+        )
+    return (
+        f"Add one as docs/adding-an-op.md shows, or a decomposition; `flambeau registry show {op.overload}` "
+        "prints what PyTorch says about it."
+    )
+
+
 def _context(op: TorchOp) -> RuleContext:
-    """What the rule of an op is asked for."""
+    """Collect the result types that the rule of an op may ask for."""
     results = tuple(
         (t.shape, _dtype(t)) for r in op.results if isinstance(t := r.type, TensorType) and t.shape is not None
     )
@@ -350,7 +370,7 @@ def _context(op: TorchOp) -> RuleContext:
 
 
 def _require(value: Any, type_: TensorType, narrowed: Mapping[DType, DType], rule: str) -> None:
-    """Refuse what is not of the type that the program says: a program is wrong, or a rule, whose place is given."""
+    """Raise if a rule's result is not of the type that the program declares; `rule` is the rule's place."""
     place = f" (the rule is at {rule})" if rule else ""
     if not isinstance(value, Tensor):
         raise Unsupported(f"the rule gives {value!r} where the program has a {type_}{place}")
@@ -378,7 +398,7 @@ SCALAR_DTYPES: dict[Attribute, DType] = {INT: dtypes.int64, FLOAT: dtypes.float6
 
 
 def border_type(type_: Attribute) -> Attribute:
-    """The builtin type of a value that a branch or a loop gives."""
+    """Return the builtin type of a value that a branch or a loop yields; Unsupported if it has none."""
     if isinstance(type_, TensorType):
         return convert_type(type_)
     found = {INT: INDEX, FLOAT: f64, BOOL: i1}.get(type_)
@@ -388,7 +408,7 @@ def border_type(type_: Attribute) -> Attribute:
 
 
 def _named(expression: AffineExpr, names: Sequence[str]) -> str | int:
-    """A size in the names of its symbols, such as `((s0) * 2)`: equal sizes have equal texts. Constants are numbers."""
+    """Write a size in the names of its symbols, `((s0) * 2)`: equal sizes have equal texts. Constants are numbers."""
     if isinstance(expression, AffineConstantExpr):
         return expression.value
     if isinstance(expression, AffineSymExpr):
@@ -398,7 +418,7 @@ def _named(expression: AffineExpr, names: Sequence[str]) -> str | int:
 
 
 def convert_type(type_: Attribute) -> Attribute:
-    """The builtin type of a torch type: `!torch.vtensor<[2,?],si64>` is `tensor<2x?xi64>`."""
+    """Convert a torch type to the builtin one: `!torch.vtensor<[2,?],si64>` to `tensor<2x?xi64>`."""
     if isinstance(type_, TensorType):
         if type_.shape is None:
             raise Unsupported(f"{type_} has no static rank")

@@ -16,18 +16,16 @@ from xdsl.ir import Operation, SSAValue
 
 from flambeau.diagnostics import Unsupported
 from flambeau.ir import dtypes
+from flambeau.ir.comparisons import CMPF, SIGNED, UNSIGNED
 from flambeau.ir.dtypes import DType
 from flambeau.lowering import arithmetic
 from flambeau.lowering.arithmetic import FAST, Operand
-from flambeau.lowering.builder import LoweringBuilder
+from flambeau.lowering.builder import CMP_PROPERTIES, LoweringBuilder
 
 _FLAGS = {"overflowFlags": arith.IntegerOverflowAttr("none")}
 _NONE: dict[str, Any] = {}
 
-_CMPI = {"eq": 0, "ne": 1, "lt": 2, "le": 3, "gt": 4, "ge": 5}
-_CMPF = {"eq": 1, "gt": 2, "ge": 3, "lt": 4, "le": 5, "ne": 13, "uno": 14}
-_PREDICATE = {i: {"predicate": IntegerAttr(i, i64)} for i in range(16)}
-_PREDICATE_F = {i: {"predicate": IntegerAttr(i, i64), **FAST} for i in range(16)}
+_CMPF_PROPERTIES = {name: {"predicate": IntegerAttr(code, i64), **FAST} for name, code in CMPF.items()}
 
 _SIMPLE: dict[str, tuple[type[Operation], dict[str, Any], type[Operation] | None]] = {
     "add": (arith.AddfOp, FAST, complex.AddOp),
@@ -44,7 +42,7 @@ _BOOL_OPS: dict[str, type[Operation]] = {"add": arith.OrIOp, "mul": arith.AndIOp
 
 
 def _function(op: type[Operation], complex_op: type[Operation] | None = None) -> Callable[[Element], Element]:
-    """A method that applies an op of `math`, or of `complex` where there is one for complex numbers."""
+    """Make a method that applies an op of `math`, or of `complex` where there is one for complex numbers."""
 
     def apply(x: Element) -> Element:
         found = complex_op if x.dtype.is_complex else op if x.dtype.is_float else None
@@ -56,9 +54,14 @@ def _function(op: type[Operation], complex_op: type[Operation] | None = None) ->
 
 
 def _rounding(op: type[Operation]) -> Callable[[Element], Element]:
-    """A method that rounds floats, and leaves integers as they are."""
+    """Make a method that rounds floats, and leaves integers as they are."""
     function = _function(op)
     return lambda x: x if x.dtype.is_integral else function(x)
+
+
+def is_number(operand: Any, number: float) -> bool:
+    """Tell whether an operand is this number for certain; False for one that is known only at run time."""
+    return not isinstance(operand, (Element, SSAValue)) and bool(operand == number)
 
 
 class Element:
@@ -75,7 +78,7 @@ class Element:
     # --- Plumbing ---
 
     def like(self, other: Operand) -> Element:
-        """Another operand in this element's dtype."""
+        """Convert another operand to this element's dtype."""
         if isinstance(other, Element):
             return other.to(self.dtype)
         return Element(self.b, self.b.constant(other, self.dtype), self.dtype)
@@ -152,7 +155,7 @@ class Element:
         return result._int_to_int(dtype)
 
     def bits(self, dtype: DType) -> Element:
-        """The same bits, read as a dtype of the same width."""
+        """Reinterpret the bits as a dtype of the same width."""
         return self.emit(arith.BitcastOp, (self,), dtype)
 
     # --- Complex numbers ---
@@ -166,7 +169,7 @@ class Element:
         return self.emit(complex.ImOp, (self,), self.dtype.real, FAST) if self.dtype.is_complex else self.like(0)
 
     def with_imag(self, imag: Element, dtype: DType) -> Element:
-        """The complex number with this real part."""
+        """Make the complex number with this real part."""
         return self.emit(complex.CreateOp, (self, imag), dtype)
 
     # --- Arithmetic ---
@@ -191,7 +194,7 @@ class Element:
     __rmul__ = __mul__
 
     def __truediv__(self, other: Operand) -> Element:
-        """Division; floats only (PyTorch has promoted integers by then)."""
+        """Divide floats or complex numbers (PyTorch has promoted integers by then)."""
         return self._binary("div", other)
 
     def __rtruediv__(self, other: Operand) -> Element:
@@ -211,11 +214,11 @@ class Element:
     pow = arithmetic.power
 
     def maximum(self, other: Operand) -> Element:
-        """The greater one; NaN if either is NaN."""
+        """Return the greater one; NaN if either is NaN."""
         return self._extreme(other, arith.MaximumfOp, arith.MaxSIOp, arith.MaxUIOp)
 
     def minimum(self, other: Operand) -> Element:
-        """The lesser one; NaN if either is NaN."""
+        """Return the lesser one; NaN if either is NaN."""
         return self._extreme(other, arith.MinimumfOp, arith.MinSIOp, arith.MinUIOp)
 
     def _extreme(
@@ -238,12 +241,13 @@ class Element:
                 raise Unsupported(f"complex numbers have no order ({name})")
             return self.emit(op, (self, other), dtypes.bool_)
         if self.dtype.is_float:
-            properties = _PREDICATE_F[_CMPF[name]]
-            return self.emit(arith.CmpfOp, (self, other), dtypes.bool_, properties)
-        predicate = _CMPI[name]
-        if not self.dtype.signed and predicate >= 2:
-            predicate += 4
-        return self.emit(arith.CmpiOp, (self, other), dtypes.bool_, _PREDICATE[predicate])
+            return self.emit(arith.CmpfOp, (self, other), dtypes.bool_, _CMPF_PROPERTIES[name])
+        predicate = (SIGNED if self.dtype.signed else UNSIGNED)[name]
+        return self.emit(arith.CmpiOp, (self, other), dtypes.bool_, CMP_PROPERTIES[predicate])
+
+    def __bool__(self) -> bool:
+        """Refuse: what a comparison gives is known at run time, and a rule cannot choose by it."""
+        raise Unsupported("it is called with a number that is known only at run time, which decides how it is computed")
 
     def __eq__(self, other: Operand) -> Element:  # type: ignore[override]
         return self._compare("eq", other)
@@ -268,7 +272,7 @@ class Element:
             return self.real.isnan() | self.imag.isnan()
         if not self.dtype.is_float:
             return Element(self.b, self.b.constant(False, dtypes.bool_), dtypes.bool_)
-        return self.emit(arith.CmpfOp, (self, self), dtypes.bool_, _PREDICATE_F[_CMPF["uno"]])
+        return self.emit(arith.CmpfOp, (self, self), dtypes.bool_, _CMPF_PROPERTIES["uno"])
 
     def isinf(self) -> Element:
         if not self.dtype.is_float:
@@ -276,7 +280,7 @@ class Element:
         return abs(self) == float("inf")
 
     def select(self, a: Operand, b: Operand) -> Element:
-        """`a` where this (a bool) is true, else `b`."""
+        """Choose `a` where this (a bool) is true, else `b`."""
         if isinstance(a, Element):
             b = a.like(b)
         else:
@@ -376,12 +380,12 @@ class Element:
         return self.log() * (1 / pymath.log(10))
 
     def is_odd(self) -> Element:
-        """Whether a whole number is odd."""
+        """Tell whether a whole number, held as a float, is odd."""
         half = self * 0.5
         return half.floor() != half
 
     def atan2(self, other: Operand) -> Element:
-        """The angle of a point; engines divide, so that two zeros and two infinities are put right here."""
+        """Compute the angle of a point; engines divide, so that two zeros and two infinities are mended here."""
         y, x = self, self.like(other)
         infinite = y.isinf() & x.isinf()
         y, x = infinite.select(y.like(1).copysign(y), y), infinite.select(x.like(1).copysign(x), x)

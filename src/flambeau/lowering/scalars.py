@@ -13,6 +13,7 @@ from xdsl.ir import SSAValue
 
 from flambeau.diagnostics import Unsupported
 from flambeau.ir import dtypes
+from flambeau.ir.comparisons import OPERATORS, SIGNED
 from flambeau.ir.conversion import RuleTable
 from flambeau.lowering.builder import INDEX, LoweringBuilder, Size, Tensor
 from flambeau.lowering.element import Element
@@ -22,12 +23,12 @@ rule = SCALAR_RULES
 
 
 def is_known(*values: Any) -> bool:
-    """Whether all are Python numbers."""
+    """Tell whether all are Python numbers."""
     return not any(isinstance(v, SSAValue) for v in values)
 
 
 def as_float(b: LoweringBuilder, value: Any) -> Element:
-    """A number as an f64 element."""
+    """Convert a number to an f64 element."""
     if isinstance(value, SSAValue):
         if isinstance(value.type, IndexType):
             wide = b.value(arith.IndexCastOp, (value,), dtypes.int64.builtin)
@@ -114,11 +115,8 @@ def _comparison(name: str, python: Callable[[Any, Any], bool], predicate: str) -
         return python(x, y) if is_known(x, y) else python(as_float(b, x), as_float(b, y)).value  # type: ignore[attr-defined]
 
 
-for _name, _python, _method in (
-    ("eq", operator.eq, "eq"), ("ne", operator.ne, "ne"), ("lt", operator.lt, "slt"),
-    ("le", operator.le, "sle"), ("gt", operator.gt, "sgt"), ("ge", operator.ge, "sge"),
-):  # fmt: skip
-    _comparison(_name, _python, _method)
+for _name, _python in OPERATORS.items():
+    _comparison(_name, _python, SIGNED[_name])
 
 
 def _float_rule(names: tuple[str, ...], python: Callable[[Any, Any], Any]) -> None:
@@ -160,7 +158,7 @@ def to_int(b: LoweringBuilder, x: Any) -> Any:
 
 
 def whole(b: LoweringBuilder, x: Element) -> SSAValue:
-    """An f64 as a size, rounded towards zero."""
+    """Convert an f64 to a size, rounding towards zero."""
     return b.value(arith.IndexCastOp, (b.value(arith.FPToSIOp, (x.value,), dtypes.int64.builtin),), INDEX)
 
 

@@ -34,7 +34,7 @@ class Target:
     """Gives the overloads that it takes whole, by name, such as `aten.sort`: they are not decomposed."""
 
     def options(self) -> list[str]:
-        """The names of the options."""
+        """List the names of the options."""
         return [field.name for field in fields(self.lowering)]
 
     def lower(self, module: ModuleOp, options: Mapping[str, Any], keep: Collection[str] = ()) -> ModuleOp:
@@ -56,7 +56,7 @@ def _linalg() -> Target:
     from flambeau.lowering.linalg.lower import loop_rules
     from flambeau.lowering.passes import ConvertTorchToLinalg
 
-    return Target("linalg-on-tensors", ConvertTorchToLinalg, frozenset({"linalg"}), loop_rules)
+    return Target("linalg-on-tensors", ConvertTorchToLinalg, frozenset({"linalg", "tm_tensor"}), loop_rules)
 
 
 def _stablehlo() -> Target:
@@ -74,6 +74,8 @@ def _tosa() -> Target:
 
 
 _OURS = {"linalg-on-tensors": _linalg, "stablehlo": _stablehlo, "tosa": _tosa}
+OURS = tuple(_OURS)
+"""The names of the targets whose builders have the verbs of `RuleBuilder`."""
 _REGISTERED: dict[str, Target] = {}
 
 
@@ -87,12 +89,12 @@ def register(target: Target) -> Target:
 
 @cache
 def _offered() -> dict[str, str]:
-    """The targets of installed packages: where each is, by name. Ours cannot be replaced."""
+    """Map the names of installed packages' targets to where they are. Ours cannot be replaced."""
     return {point.name: point.value for point in entry_points(group=ENTRY_POINTS) if point.name not in _OURS}
 
 
 def names() -> list[str]:
-    """The names of all targets, ours first."""
+    """List the names of all targets, ours first."""
     return [*_OURS, *(name for name in {**_offered(), **_REGISTERED} if name not in _OURS)]
 
 
@@ -102,7 +104,7 @@ def _ours(name: str) -> Target:
 
 
 def get_target(name: str) -> Target:
-    """The target of a name; raises ValueError if there is none."""
+    """Return the target of a name; ValueError if there is none."""
     if name in _OURS:
         return _ours(name)
     if name in _REGISTERED:

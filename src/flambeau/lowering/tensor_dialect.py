@@ -26,7 +26,7 @@ def _reassociation(groups: tuple[tuple[int, ...], ...]) -> ArrayAttr[Any]:
 
 
 def match_groups(b: RuleBuilder, old: list[Size], new: list[Size]) -> list[tuple[list[int], list[int]]]:
-    """Pairs of dim groups with equal numbers of elements, as fine as can be known."""
+    """Pair groups of adjacent dims with equal numbers of elements, as fine as can be known."""
     groups: list[tuple[list[int], list[int]]] = []
     i = j = 0
     while i < len(old) and j < len(new):
@@ -89,7 +89,7 @@ def expand(b: RuleBuilder, x: Tensor, groups: Sequence[Sequence[int]], sizes: Se
 def extract_slice(
     b: RuleBuilder, x: Tensor, starts: Sequence[Size], sizes: Sequence[Size], steps: Sequence[Size]
 ) -> Tensor:
-    """`tensor.extract_slice`."""
+    """Emit `tensor.extract_slice`; a slice that is all of `x` is `x`."""
     if all(isinstance(s, int) and s == 0 for s in starts) and all(
         is_same(size, kept) for size, kept in zip(b.sizes(x), sizes, strict=True)
     ):
@@ -102,7 +102,7 @@ def extract_slice(
 
 
 def insert_slice(b: RuleBuilder, source: Tensor, into: Tensor, starts: Sequence[Size], steps: Sequence[Size]) -> Tensor:
-    """`tensor.insert_slice`: a copy of `into` with `source` written at the given place."""
+    """Emit `tensor.insert_slice`: a copy of `into` with `source` written at the given place."""
     sizes = b.sizes(source)
     if any(isinstance(s, int) and s == 0 for s in sizes):
         return into

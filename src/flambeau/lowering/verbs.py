@@ -11,20 +11,21 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from xdsl.dialects import arith, scf, tensor
+from xdsl.dialects import arith, tensor
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, TensorType, i64
-from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 
 from flambeau.ir import dtypes
 from flambeau.ir.dtypes import DType
+from flambeau.lowering import loops
 from flambeau.lowering.builder import INDEX, LoweringBuilder, Size, Tensor, wrap
-from flambeau.lowering.combining import Updating
 from flambeau.lowering.element import Element
 
 Body = Callable[..., Any]
 
 MapResult = int | None | tuple[tuple[int, int], ...]
 """One result of an indexing map: a loop, None for the constant 0, or a sum of (loop, factor)."""
+
 
 Loops = Sequence[int]
 """The loop that each dim of an operand runs along."""
@@ -51,13 +52,11 @@ class RuleBuilder(LoweringBuilder, ABC):
 
     loads_are_cheap: ClassVar[bool]
     """Whether a body may load any element; where it may not, a load is a gather, and `reverse` is there."""
-    has_scatter: ClassVar[bool]
-    """Whether the target writes at computed positions: `scatter`."""
 
     # --- Inside of bodies ---
 
     def element(self, value: Any, dtype: DType) -> Element:
-        """A number, an index value or an Element as an Element of the given dtype."""
+        """Convert a number, an index value or an Element to an Element of the given dtype."""
         if isinstance(value, Element):
             return value.to(dtype)
         if isinstance(value, SSAValue):
@@ -65,7 +64,7 @@ class RuleBuilder(LoweringBuilder, ABC):
         return Element(self, self.constant(value, dtype), dtype)
 
     def scalar(self, value: SSAValue) -> Element:
-        """A scalar SSA value (index, i64, f64, i1) as an Element."""
+        """Wrap a scalar SSA value (index, i64, f64, i1) in an Element."""
         if value.type == INDEX:
             return Element(self, self.value(arith.IndexCastOp, (value,), i64), dtypes.int64)
         for dtype in (dtypes.int64, dtypes.float64, dtypes.bool_):
@@ -74,31 +73,35 @@ class RuleBuilder(LoweringBuilder, ABC):
         raise TypeError(f"not a scalar: {value.type}")
 
     def scalar_bool(self, condition: bool | SSAValue) -> Element:
-        """A condition on sizes as an Element."""
+        """Wrap a condition on sizes in an Element."""
         value = condition if isinstance(condition, SSAValue) else self.constant(condition, dtypes.bool_)
         return Element(self, value, dtypes.bool_)
 
     def as_index(self, element: Element) -> SSAValue:
-        """An integer element as an index."""
+        """Convert an integer element to an index."""
         wide = element.to(dtypes.int64)
         return self.value(arith.IndexCastOp, (wide.value,), INDEX)
 
     @abstractmethod
     def loop_index(self, dim: int) -> SSAValue:
-        """Inside a body: the loop variable of a dimension."""
+        """Return, inside a body, the loop variable of a dimension."""
 
     @abstractmethod
     def load(self, x: Tensor, indices: Sequence[Size]) -> Element:
-        """Inside a body: an element of any tensor."""
+        """Load, inside a body, an element of any tensor."""
+
+    def store(self, x: Tensor, indices: Sequence[Size], value: Element) -> Tensor:
+        """Replace the element at one position; for loops over elements, where loads are cheap."""
+        raise NotImplementedError
 
     def count_below(self, ascending: Tensor, target: Element) -> Element | None:
-        """Inside a body: how many elements of a 1-d tensor are below the target; None where a search is better."""
+        """Count, inside a body, the elements of a 1-d tensor below the target; None where a search is better."""
         return None
 
     # --- Loops over all elements ---
 
     def broadcast_sizes(self, *shapes: Sequence[Size]) -> list[Size]:
-        """The sizes that all shapes broadcast to; mismatches are guarded at run time."""
+        """Return the sizes that all shapes broadcast to; mismatches are guarded at run time."""
         rank = max((len(s) for s in shapes), default=0)
         result: list[Size] = [1] * rank
         for sizes in shapes:
@@ -115,7 +118,7 @@ class RuleBuilder(LoweringBuilder, ABC):
         return result
 
     def loop_sizes(self, tensors: Sequence[Tensor], sizes: Sequence[Size] | None) -> Sequence[Size]:
-        """The sizes of a loop over tensors that are broadcast; where sizes are given, guards that all tensors fit."""
+        """Return the sizes of a loop over broadcast tensors; where sizes are given, guard that all tensors fit."""
         shapes = [self.sizes(t) for t in tensors]
         if sizes is None:
             return self.broadcast_sizes(*shapes)
@@ -136,7 +139,7 @@ class RuleBuilder(LoweringBuilder, ABC):
         body: Body,
         reduced: Sequence[int] = (),
     ) -> list[Tensor]:
-        """A loop nest; `body` gets an Element for each operand and gives one for each result."""
+        """Emit a loop nest; `body` takes an Element for each operand and returns one for each result."""
 
     @abstractmethod
     def each(
@@ -146,15 +149,15 @@ class RuleBuilder(LoweringBuilder, ABC):
         body: Body,
         types: Sequence[DType],
     ) -> list[Tensor]:
-        """One loop over all positions; dims of an operand that are 1 long are broadcast.
+        """Emit one loop over all positions; dims of an operand that have size 1 are broadcast.
 
-        `body` gets an Element for each operand and gives one for each of `types`, the dtypes of the results.
+        `body` takes an Element for each operand and returns one for each of `types`, the dtypes of the results.
         """
 
     def elementwise(
         self, tensors: Sequence[Tensor], body: Body, dtype: DType | Sequence[DType], sizes: Sequence[Size] | None = None
     ) -> Any:
-        """One loop over all elements; operands are broadcast, to `sizes` where these are given."""
+        """Apply `body` to each element; operands are broadcast, to `sizes` where these are given."""
         sizes = self.loop_sizes(tensors, sizes)
         operands = [(t, range(len(sizes) - t.rank, len(sizes))) for t in tensors]
         results = self.each(operands, sizes, body, [dtype] if isinstance(dtype, DType) else dtype)
@@ -163,14 +166,14 @@ class RuleBuilder(LoweringBuilder, ABC):
     def elementwise_over(
         self, operands: Sequence[tuple[Tensor, Loops]], sizes: Sequence[Size], body: Body, dtype: DType
     ) -> Tensor:
-        """One loop over all elements; each operand comes with the dims that its own dims run along."""
+        """Apply `body` to each element; each operand comes with the loop dims that its own dims run along."""
         for t, dims in operands:
             for d, size in zip(dims, self.sizes(t), strict=True):
                 self.same_size(sizes[d], size, f"an operand does not have the size of dimension {d}")
         return self.each(operands, sizes, body, [dtype])[0]
 
     def map_indexed(self, tensors: Sequence[Tensor], sizes: Sequence[Size], dtype: DType, body: Body) -> Tensor:
-        """Elementwise with broadcast operands where `body(indices, *elements)` sees the position too."""
+        """Apply `body(indices, *elements)` to each element of broadcast operands and its position."""
 
         def with_indices(*elements: Element) -> Any:
             return body([self.loop_index(i) for i in range(len(sizes))], *elements)
@@ -178,7 +181,7 @@ class RuleBuilder(LoweringBuilder, ABC):
         return self.elementwise(tensors, with_indices, dtype, sizes)
 
     def generate(self, sizes: Sequence[Size], dtype: DType, body: Body) -> Tensor:
-        """A tensor whose elements are a function of their position (index values)."""
+        """Make a tensor whose elements are a function of their position (index values)."""
         return self.map_indexed([], sizes, dtype, lambda indices: body(*indices))
 
     def to(self, x: Tensor, dtype: DType) -> Tensor:
@@ -193,15 +196,15 @@ class RuleBuilder(LoweringBuilder, ABC):
 
     @abstractmethod
     def full(self, sizes: Sequence[Size], value: Any, dtype: DType) -> Tensor:
-        """A tensor with one value everywhere; the value is a number, an Element or a scalar SSA value."""
+        """Make a tensor with one value everywhere; the value is a number, an Element or a scalar SSA value."""
 
     @abstractmethod
     def initial(self, sizes: Sequence[Size], value: Any, dtype: DType) -> Tensor:
-        """An accumulator that starts at one value everywhere."""
+        """Make an accumulator that starts at one value everywhere."""
 
     @abstractmethod
     def reshape(self, x: Tensor, sizes: Sequence[Size]) -> Tensor:
-        """The same elements in the same order under another shape."""
+        """Reshape: the same elements in the same row-major order under another shape."""
 
     @abstractmethod
     def collapse(self, x: Tensor, groups: Sequence[Sequence[int]]) -> Tensor:
@@ -228,31 +231,35 @@ class RuleBuilder(LoweringBuilder, ABC):
 
     @abstractmethod
     def slice(self, x: Tensor, starts: Sequence[Size], sizes: Sequence[Size], steps: Sequence[Size]) -> Tensor:
-        """Every step-th element from the starts on; `sizes` are those of the result."""
+        """Take every step-th element from the starts on; `sizes` are those of the result."""
 
     @abstractmethod
     def insert_slice(self, source: Tensor, into: Tensor, starts: Sequence[Size], steps: Sequence[Size]) -> Tensor:
-        """A copy of `into` with `source` written at the given place."""
+        """Copy `into` with `source` written at the given place."""
 
     @abstractmethod
     def pad(self, x: Tensor, low: Sequence[Size], high: Sequence[Size], value: Any) -> Tensor:
         """Add a border of one value; amounts must not be negative."""
 
     def reverse(self, x: Tensor, dims: Sequence[int]) -> Tensor:
-        """The same elements in the opposite order along some dims, where loads are not cheap."""
+        """Reverse the elements along some dims, where loads are not cheap."""
         raise NotImplementedError
 
+    @abstractmethod
     def scatter(
         self,
         x: Tensor,
-        dims: Sequence[int],
+        dim: int,
         rows: Tensor,
-        update_sizes: Sequence[Size],
         values: Callable[[list[Size], list[Size]], Element],
-        how: Updating,
+        combine: Callable[[Element, Element], Element],
+        kind: str | None,
     ) -> Tensor:
-        """Combine updates into a copy of x: those of `values(update, position)` go to the rows over `dims`."""
-        raise NotImplementedError
+        """Combine updates into a copy of x, in their order.
+
+        `rows` has an index along the dim for each update; `values(update, other)` is the update at a position in the
+        other dims. `combine(old, new)` is what is there then, and `kind` its name in `JOINS`.
+        """
 
     # --- Reductions ---
 
@@ -293,7 +300,7 @@ class RuleBuilder(LoweringBuilder, ABC):
         return results
 
     def covered(self, x: Tensor, at: Windows) -> Tensor:
-        """The part of the last dims that windows reach.
+        """Slice off the part of the last dims that windows do not reach.
 
         MLIR drops loops of one step, and then takes what a single window does not reach for a mistake in its size.
         """
@@ -334,7 +341,7 @@ class RuleBuilder(LoweringBuilder, ABC):
         body: Body,
         indexed: bool = False,
     ) -> list[Tensor]:
-        """For each element of a result of the given sizes, reduce over a window of `kernel` steps."""
+        """Reduce over a window of `kernel` steps for each element of a result of the given sizes."""
 
     # --- Named ops ---
 
@@ -346,60 +353,24 @@ class RuleBuilder(LoweringBuilder, ABC):
     def contract(
         self, name: str, ins: Sequence[Tensor], sizes: Sequence[Size], properties: dict[str, Attribute] | None = None
     ) -> Tensor:
-        """A named multiply-and-add; 16-bit floats accumulate in f32, the result is in the accumulator's dtype."""
+        """Emit a named contraction; 16-bit floats accumulate in f32, the result is in the accumulator's dtype."""
+
+    def batched_product(self, x: Tensor, y: Tensor) -> Tensor | None:
+        """Multiply [*batch, m, k] by [*batch, k, n] in one op; None where the target's op has one batch dim at most.
+
+        Batch dims that stay apart can be split over devices each on its own.
+        """
+        return None
 
     # --- Loops ---
 
-    def loop(
-        self,
-        lower: Size,
-        upper: Size,
-        carried: Sequence[Tensor],
-        body: Callable[[SSAValue, list[Tensor]], Sequence[Tensor]],
-    ) -> list[Tensor]:
-        """`scf.for`: `body(i, carried)` gives the tensors for the next turn; their shapes stay what they are.
-
-        Values that the body makes must not be used after it: ask for the sizes of outer tensors before the loop.
-        """
-        types = [t.value.type for t in carried]
-        block = Block(arg_types=[INDEX, *types])
-        outer, self.block = self.block, block
-        try:
-            inside = [Tensor(a, t.dtype, t._sizes) for a, t in zip(block.args[1:], carried, strict=True)]
-            results = body(block.args[0], inside)
-            self.emit(scf.YieldOp, [self.cast(r, t.shape).value for r, t in zip(results, carried, strict=True)])
-        finally:
-            self.block = outer
-        operands = [self.index(lower), self.index(upper), self.index(1), *(t.value for t in carried)]
-        op = self.emit(scf.ForOp, operands, types, regions=(Region(block),))
-        return [Tensor(r, t.dtype, t._sizes) for r, t in zip(op.results, carried, strict=True)]
-
-    def while_loop(
-        self,
-        carried: Sequence[Element],
-        condition: Callable[..., Element],
-        body: Callable[..., Sequence[Element]],
-    ) -> list[Element]:
-        """`scf.while` on numbers, also inside a body: `carried = body(*carried)` while `condition(*carried)` holds."""
-        types = [c.value.type for c in carried]
-
-        def region(function: Callable[..., tuple[type[Operation], list[Element]]]) -> Region:
-            block = Block(arg_types=types)
-            outer, self.block = self.block, block
-            try:
-                terminator, results = function(*(_with_value(c, a) for c, a in zip(carried, block.args, strict=True)))
-                self.emit(terminator, [r.value for r in results])
-            finally:
-                self.block = outer
-            return Region(block)
-
-        before = region(lambda *args: (scf.ConditionOp, [condition(*args), *args]))
-        after = region(lambda *args: (scf.YieldOp, list(body(*args))))
-        op = self.emit(scf.WhileOp, [c.value for c in carried], types, regions=(before, after))
-        return [_with_value(c, r) for c, r in zip(carried, op.results, strict=True)]
+    loop = loops.loop
+    nest = loops.nest
+    branch = loops.branch
+    while_loop = loops.while_loop
 
     def doublings(self, size: Size) -> Size:
-        """How often 1 must be doubled to reach a size: the passes of a parallel scan or sort."""
+        """Compute ceil(log2(size)), the number of passes of a parallel scan or sort."""
         if isinstance(size, int):
             return max(size - 1, 0).bit_length()
         limit, start = self.scalar(size), [self.element(n, dtypes.int64) for n in (0, 1)]
@@ -409,18 +380,18 @@ class RuleBuilder(LoweringBuilder, ABC):
     # --- Contents as numbers, and guards on them ---
 
     def item(self, x: Tensor) -> SSAValue:
-        """The one element of a tensor as a scalar value."""
+        """Extract the one element of a tensor as a scalar value."""
         return self.value(tensor.ExtractOp, (x.value, *[self.index(0)] * x.rank), x.dtype.builtin)
 
     def number_of(self, x: Tensor, dtype: DType) -> SSAValue:
-        """The one element of a tensor as a scalar of another dtype.
+        """Extract the one element of a tensor as a scalar of another dtype.
 
         Converted as a tensor and then taken out: engines compute with scalars of 32 and 64 bits.
         """
         return self.item(self.to(x, dtype))
 
     def known_integers(self, x: Tensor) -> list[int] | None:
-        """The elements of a small constant; None where they are not known."""
+        """Return the elements of a small integer constant; None where they are not known."""
         owner = x.value.owner
         attr = owner.properties.get("value") if isinstance(owner, Operation) else None
         if not x.dtype.is_int or not isinstance(attr, DenseIntOrFPElementsAttr) or len(attr.data.data) > 4096:
@@ -473,7 +444,7 @@ class RuleBuilder(LoweringBuilder, ABC):
 
 
 def window_properties(strides: Sequence[int], dilations: Sequence[int]) -> dict[str, Attribute]:
-    """The attributes of linalg's convolutions and poolings."""
+    """Make the attributes of linalg's convolutions and poolings."""
     type_ = TensorType(i64, [len(strides)])
     return {
         "strides": DenseIntOrFPElementsAttr.from_list(type_, list(strides)),
@@ -482,10 +453,6 @@ def window_properties(strides: Sequence[int], dilations: Sequence[int]) -> dict[
 
 
 def window_lists(properties: Mapping[str, Any]) -> tuple[list[int], list[int]]:
-    """The strides and dilations of attributes that `window_properties` gives."""
+    """Return the strides and dilations of attributes that `window_properties` made."""
     strides, dilations = ([int(v) for v in properties[key].get_values()] for key in ("strides", "dilations"))
     return strides, dilations
-
-
-def _with_value(like: Element, value: SSAValue) -> Element:
-    return Element(like.b, value, like.dtype)

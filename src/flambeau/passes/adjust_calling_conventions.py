@@ -54,7 +54,7 @@ class AdjustCallingConventions(TorchPass):
 
 
 def flat_types(type_: Attribute) -> Iterator[Attribute]:
-    """What a result of this type is at the border: the elements of tuples one by one, and None not at all."""
+    """Flatten a result type as calls from outside see it: the elements of tuples one by one, and None not at all."""
     if isinstance(type_, TupleType):
         for element in type_.data:
             yield from flat_types(element)

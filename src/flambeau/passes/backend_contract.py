@@ -57,7 +57,7 @@ class Violation:
 
 
 def violations(module: ModuleOp) -> Iterator[Violation]:
-    """Every place where a module breaks the contract."""
+    """Find every place where a module breaks the contract."""
     for function in module.ops:
         if not isinstance(function, func.FuncOp):
             yield Violation(Constraint.C6, function)
@@ -75,7 +75,7 @@ def violations(module: ModuleOp) -> Iterator[Violation]:
 
 
 def _of_values(op: Operation, values: Iterable[SSAValue], at_border: bool) -> Iterator[Violation]:
-    """What the types of an op's values break; lists may not cross the border of a function."""
+    """Find what the types of an op's values break; lists may not cross the border of a function."""
     for value in values:
         type_ = value.type
         if isinstance(type_, TensorType):
@@ -92,7 +92,7 @@ def _of_values(op: Operation, values: Iterable[SSAValue], at_border: bool) -> It
 
 
 def require_backend_contract(module: ModuleOp) -> ModuleOp:
-    """The module itself; raises CompileError with every broken constraint."""
+    """Return the module itself, or raise CompileError with every constraint that it breaks."""
     found = [violation.diagnostic for violation in violations(module)]
     if found:
         raise CompileError(found, summary="the program does not satisfy the backend contract")

@@ -65,7 +65,7 @@ def _has_no_effect(op: Operation) -> bool:
 
 
 def _live_in_loop(op: LoopOp) -> list[bool]:
-    """Which of the values that a loop carries reach a result that is used, the condition, or an effect."""
+    """Find which of the values that a loop carries reach a used result, the condition, or an effect."""
     body = op.body
     end = body.last_op
     assert end is not None
@@ -91,12 +91,12 @@ def _live_in_loop(op: LoopOp) -> list[bool]:
 
 
 def _read_by(op: Operation) -> list[SSAValue]:
-    """All values that an op and its regions use."""
+    """Collect all values that an op and its regions use."""
     return [operand for inner in op.walk() for operand in inner.operands]
 
 
 def _without(op: IfOp | LoopOp, live: Sequence[bool]) -> Operation:
-    """The op without its results that are not live, and without what they needed."""
+    """Rebuild an op without the results that are not live, and without what only they needed."""
     is_loop = isinstance(op, LoopOp)
     kept = [i for i, is_live in enumerate(live) if is_live]
     for region in op.regions:

@@ -33,7 +33,7 @@ from flambeau.dialects.torch.ops import (
     SetAttrOp,
 )
 from flambeau.dialects.torch.types import ContainerType, NnModuleType, is_subtype
-from flambeau.ir.builder import erase
+from flambeau.ir.builder import backward_slice, erase
 from flambeau.ir.module_pass import TorchPass
 from flambeau.passes.inline import callees_first, copy_arguments, copy_op
 from flambeau.passes.prepare_for_globalize_object_graph import STAGE, prepare_for_globalize_object_graph
@@ -116,7 +116,7 @@ def _classes(objects: list[NnModuleOp]) -> str:
 
 
 def holds_object(type_: Attribute) -> bool:
-    """Whether a value of this type is an object or has one inside."""
+    """Tell whether a value of this type is an object or has one inside."""
     if isinstance(type_, ContainerType):
         return any(map(holds_object, type_.data))
     return isinstance(type_, NnModuleType)
@@ -137,7 +137,7 @@ class _ObjectGraph:
         self.problems: list[Diagnostic] = []
 
     def unique(self, name: str) -> str:
-        """The name, or a variant of it that no other symbol has."""
+        """Return the name, or a variant of it that no other symbol has."""
         found = name
         while found in self.taken:
             found = f"{name}_{next(self.numbers[name])}"
@@ -206,7 +206,7 @@ class _ObjectGraph:
 
 
 def _stays(op: Operation) -> bool:
-    """Whether a symbol keeps its name: public functions do, all others get theirs here or go."""
+    """Tell whether a symbol keeps its name: public functions do, all others get theirs here or go."""
     return not isinstance(op, ClassTypeOp) and is_public(op)
 
 
@@ -258,7 +258,7 @@ class _Functions:
         return (None,) * len(function.function_type.inputs.data)
 
     def name_of(self, key: Key) -> str:
-        """The name of a function's copy for these objects, which is made if it is new."""
+        """Name the copy of a function for these objects, which is made if it is new."""
         if key not in self._names:
             name, objects = key
             first = objects[0] if objects else None
@@ -464,7 +464,7 @@ _ESCAPE_HINT = "Call the object's methods and use its attributes directly."
 
 def _replace(module: ModuleOp, graph: _ObjectGraph, functions: list[func.FuncOp]) -> None:
     block = module.body.block
-    needed = _needed([value for _, value in graph.slots.values()])
+    needed = backward_slice([value for _, value in graph.slots.values()])
     initial: list[Operation] = []
     gone: list[Operation] = []
     for op in block.ops:
@@ -480,15 +480,3 @@ def _replace(module: ModuleOp, graph: _ObjectGraph, functions: list[func.FuncOp]
         block.add_op(GlobalSlotModuleInitializerOp.build(initializer))
     block.add_ops(GlobalSlotOp.build(name, type_, private=True) for name, (type_, _) in graph.slots.items())
     block.add_ops(functions)
-
-
-def _needed(values: list[SSAValue]) -> set[Operation]:
-    """The ops that the initial values are made of."""
-    found: set[Operation] = set()
-    pending = list(values)
-    while pending:
-        op = pending.pop().owner
-        if isinstance(op, Operation) and op not in found:
-            found.add(op)
-            pending += op.operands
-    return found

@@ -68,7 +68,7 @@ def _check_callees(functions: Mapping[str, func.FuncOp], calls: Mapping[str, Seq
 
 
 def callees_first(graph: Mapping[Node, Iterable[Node]]) -> tuple[list[Node], list[Node] | None]:
-    """The nodes of a call graph, each behind those that it calls; and a cycle, if there is one."""
+    """Sort the nodes of a call graph, each behind those that it calls; and find a cycle, if there is one."""
     order: list[Node] = []
     done: set[Node] = set()
     for start in graph:
@@ -129,7 +129,7 @@ def _inline(call: func.CallOp, function: func.FuncOp) -> None:
 
 
 def copy_op(op: Operation, values: dict[SSAValue, SSAValue]) -> Operation:
-    """A copy of an op with all that it contains, on other operands; the copy's results are entered in `values`."""
+    """Copy an op with all that it contains, on other operands; the copy's results are entered in `values`."""
     copy = op.clone_without_regions(values)
     for region, new_region in zip(op.regions, copy.regions, strict=True):
         for block in region.blocks:
@@ -138,7 +138,7 @@ def copy_op(op: Operation, values: dict[SSAValue, SSAValue]) -> Operation:
 
 
 def copy_block(block: Block, values: dict[SSAValue, SSAValue]) -> Block:
-    """A copy of a block whose ops have no successors."""
+    """Copy a block whose ops have no successors."""
     copy = copy_arguments(block, values)
     for op in block.ops:
         copy.add_op(copy_op(op, values))
@@ -146,7 +146,7 @@ def copy_block(block: Block, values: dict[SSAValue, SSAValue]) -> Block:
 
 
 def copy_arguments(block: Block, values: dict[SSAValue, SSAValue]) -> Block:
-    """An empty block with the arguments of another."""
+    """Make an empty block with the arguments of another."""
     copy = Block(arg_types=block.arg_types)
     for old, new in zip(block.args, copy.args, strict=True):
         new.name_hint, new.location = old.name_hint, old.location

@@ -39,7 +39,7 @@ from flambeau.dialects.torch.ops import (
 )
 from flambeau.dialects.torch.schema import Argument, Schema
 from flambeau.dialects.torch.types import TensorType
-from flambeau.ir.builder import erase
+from flambeau.ir.builder import backward_slice, erase
 from flambeau.ir.module_pass import TorchPass
 from flambeau.passes.evaluate.view_ops import updates_statistics
 from flambeau.passes.inline import copy_op
@@ -87,7 +87,7 @@ def _accesses(module: ModuleOp) -> list[GlobalSlotGetOp | GlobalSlotSetOp]:
 
 
 def _is_written(value: SSAValue, written: set[SSAValue]) -> bool:
-    """Whether an initial value, or something that it is made of, may be written."""
+    """Tell whether an initial value, or something that it is made of, may be written."""
     pending, seen = [value], {value}
     while pending:
         value = pending.pop()
@@ -115,7 +115,7 @@ def _inline(
         builder = TorchEmitter(entry)
         builder.before = entry.first_op
         copies: dict[SSAValue, SSAValue] = {}
-        for initial in sorted(_slice([fixed[name] for name in names]), key=order.__getitem__):
+        for initial in sorted(backward_slice([fixed[name] for name in names]), key=order.__getitem__):
             builder.insert(copy_op(initial, copies))
         seen_as: dict[tuple[str, Attribute], SSAValue] = {}
         for get in ops:
@@ -129,7 +129,7 @@ def _inline(
 
 
 def _entry(op: Operation) -> Block:
-    """The first block of the function around an op."""
+    """Find the first block of the function around an op."""
     parent = op.parent_op()
     while parent is not None and not isinstance(parent, func.FuncOp):
         parent = parent.parent_op()
@@ -137,17 +137,6 @@ def _entry(op: Operation) -> Block:
     block = parent.body.first_block
     assert block is not None
     return block
-
-
-def _slice(values: list[SSAValue]) -> set[Operation]:
-    found: set[Operation] = set()
-    pending = list(values)
-    while pending:
-        op = pending.pop().owner
-        if isinstance(op, Operation) and op not in found:
-            found.add(op)
-            pending += op.operands
-    return found
 
 
 @dataclass
@@ -167,7 +156,7 @@ class _Flow:
 
 
 def written_values(module: ModuleOp) -> set[SSAValue]:
-    """All values of a module whose contents may be written by the program."""
+    """Collect all values of a module whose contents may be written by the program."""
     flow = _Flow()
     functions = functions_of(module)
     gets: dict[str, list[SSAValue]] = {}
@@ -190,7 +179,7 @@ def written_values(module: ModuleOp) -> set[SSAValue]:
 
 
 def _slot_values(module: ModuleOp) -> Iterator[tuple[str, SSAValue]]:
-    """Every value that some slot holds at some time."""
+    """Collect every value that some slot holds at some time."""
     for op in module.walk():
         if isinstance(op, GlobalSlotSetOp):
             yield op.slot_name, op.operands[0]
@@ -281,7 +270,7 @@ def _add_registry_op(op: TorchOp, schema: Schema, flow: _Flow) -> None:
 
 
 def _may_share(argument: Argument | None, result: Argument | None) -> bool:
-    """Whether a result may be an argument, a view of it, or an element of it."""
+    """Tell whether a result may be an argument, a view of it, or an element of it."""
     if argument is None or result is None or not result.type.is_tensor:
         # PyTorch does not say what becomes of the elements of containers.
         return True

@@ -47,7 +47,7 @@ class PrepareForGlobalizeObjectGraph(TorchPass):
 
 
 def methods_of(module: ModuleOp) -> Methods:
-    """The methods of all classes."""
+    """List the methods of all classes."""
     return {
         op.sym_name: {m.method_name: m.function_name for m in op.methods}
         for op in module.ops

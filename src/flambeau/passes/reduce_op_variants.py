@@ -73,7 +73,7 @@ def _touches_tensors(op: Operation) -> bool:
 
 
 def _writes_a_container(op: TorchOp) -> bool:
-    """Whether what an op writes are lists or dictionaries."""
+    """Tell whether what an op writes are lists or dictionaries."""
     assert op.schema is not None
     written = [v.type for v, a in zip(op.operands, op.schema.arguments, strict=False) if a.is_written]
     return bool(written) and all(isinstance(t, ListType | DictType) for t in written)
@@ -127,7 +127,7 @@ def _reduce(op: TorchOp, emitter: TorchEmitter, problems: list[Diagnostic]) -> N
 
 
 def _computed(emitter: TorchEmitter, name: str, operands: list[SSAValue], type_: Attribute) -> SSAValue:
-    """What is to be written: computed in the dtype that PyTorch computes in, then converted to that of the tensor."""
+    """Compute what is to be written in the dtype that PyTorch computes in, then convert it to the tensor's."""
     rule = rules().get(name)
     assert isinstance(type_, TensorType)
     if name in _IN_OWN_DTYPE and type_.dtype is not None and python_value(operands[-1]) is None:

@@ -54,7 +54,7 @@ class RefinePublicReturn(TorchPass):
 
 
 def _refine(op: func.ReturnOp, written: set[SSAValue]) -> bool:
-    """Return values instead of mutable tensors; whether any type has changed."""
+    """Return values instead of mutable tensors; tell whether any type has changed."""
     assert op.parent is not None
     builder = OpBuilder(op.parent)
     builder.before, builder.location = op, op.location
@@ -73,7 +73,7 @@ def _refine(op: func.ReturnOp, written: set[SSAValue]) -> bool:
 
 
 def _origin(value: SSAValue, written: set[SSAValue]) -> SSAValue:
-    """The same tensor where most is known of it."""
+    """Find the same tensor where most is known of it."""
     found, is_copy = value, False
     while True:
         owner = value.owner

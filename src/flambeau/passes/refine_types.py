@@ -33,7 +33,7 @@ class RefineTypes(TorchPass):
 
 
 def _refine_loose_ops(module: ModuleOp) -> ModuleOp:
-    """Ops that stand in the module itself are evaluated as the body of a function."""
+    """Evaluate ops that stand in the module itself as the body of a function."""
     body = Block()
     _move(module.body.block, body)
     body.add_op(func.ReturnOp())

@@ -104,7 +104,7 @@ class ScriptBorder(Border):
         e.slots = self.state
 
     def argument(self, e: Evaluation, bound: Any, declared: Attribute, name: str) -> Any:
-        """The value of an argument, with the flat arguments that it needs."""
+        """Make the value of an argument, with the flat arguments that it needs."""
         if isinstance(declared, OptionalType):
             declared = declared.element_type
         if isinstance(bound, Known):
@@ -181,7 +181,7 @@ class ScriptBorder(Border):
         return [constants.get(v, v) for v in flat]
 
     def drop_unwritten(self, e: Evaluation) -> dict[SSAValue, SSAValue]:
-        """State that no path writes is no argument, but a constant: gives the constants for the arguments."""
+        """Turn arguments for state that no path writes into constants; map the arguments to these."""
         constants: dict[SSAValue, SSAValue] = {}
         written = {argument for _, argument in self.mutations}
         kept: list[Leaf] = []
@@ -202,7 +202,7 @@ class ScriptBorder(Border):
         return constants
 
     def taken(self, e: Evaluation, value: Any, flat: list[SSAValue]) -> Any:
-        """A returned value as Python containers of `Result`."""
+        """Turn a returned value into Python containers of `Result`."""
         match value:
             case Known(constant):
                 return Result(None, constant)
@@ -226,7 +226,7 @@ def _element(type_: Attribute) -> Attribute:
 
 
 def flatten(module: ModuleOp) -> ModuleOp:
-    """From objects to functions without calls; slots that nobody writes are gone."""
+    """Lower objects to functions without calls; drop slots that nobody writes."""
     for step in (
         prepare_for_globalize_object_graph,
         globalize_object_graph,

@@ -52,13 +52,13 @@ class SymbolDce(TorchPass):
 
 
 def symbol_name(op: Operation) -> str | None:
-    """The name under which others refer to an op; None for an op without one."""
+    """Return the name under which others refer to an op; None for an op without one."""
     name = op.properties.get("sym_name")
     return name.data if isinstance(name, StringAttr) else None
 
 
 def is_public(op: Operation) -> bool:
-    """Whether an op with a symbol can be used from outside. A class is only a type: it is there for its users."""
+    """Tell whether an op with a symbol can be used from outside. A class is only a type: it is there for its users."""
     if isinstance(op, ClassTypeOp):
         return False
     visibility = op.properties.get("sym_visibility")
@@ -66,7 +66,7 @@ def is_public(op: Operation) -> bool:
 
 
 def references(op: Operation) -> set[str]:
-    """The symbols that an op and what it contains refer to: functions and slots by name, classes by their type."""
+    """Collect the symbols that an op and its regions refer to: functions and slots by name, classes by type."""
     seen: set[Attribute] = set()
     for inner in op.walk():
         if isinstance(inner, InitializeGlobalSlotsOp):
@@ -99,17 +99,17 @@ def _names(attribute: Attribute) -> Iterator[str]:
 
 
 def find_initializer(module: ModuleOp) -> GlobalSlotModuleInitializerOp | None:
-    """The code that gives the slots their initial values, if there is any."""
+    """Find the code that gives the slots their initial values, if there is any."""
     return next((op for op in module.ops if isinstance(op, GlobalSlotModuleInitializerOp)), None)
 
 
 def functions_of(module: ModuleOp) -> dict[str, func.FuncOp]:
-    """The functions of a module by name."""
+    """Map names to the functions of a module."""
     return {op.sym_name.data: op for op in module.ops if isinstance(op, func.FuncOp)}
 
 
 def callee_name(call: func.CallOp) -> str:
-    """The name of the function that is called."""
+    """Return the name of the function that is called."""
     return call.callee.root_reference.data
 
 

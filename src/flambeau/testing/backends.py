@@ -11,7 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from flambeau.api import Module, OutputType
 from flambeau.engines.cache import ArtefactCache, cache_directory, cache_enabled, cache_key
-from flambeau.engines.calling import bind, finish
+from flambeau.engines.plans import CallPlan
 from flambeau.ir.arrays import is_array, is_torch, to_numpy, to_torch
 from flambeau.python_files import PythonFileError, import_file
 
@@ -51,12 +51,13 @@ def targets_of(backend: Backend) -> tuple[str, ...]:
 def invoke(backend: Backend, artefact: Any, module: Module, function: str, args: Any, kwargs: Any) -> Any:
     """Call a function of a compiled program as the Python callable that it came from; torch tensors in and out."""
     signature = module.signatures[function]
-    values = bind(signature, tuple(args), dict(kwargs), module.weights)
+    plan = CallPlan(signature)
+    values, _ = plan.bind(tuple(args), dict(kwargs), module.weights)
     inputs = [to_numpy(v) if is_torch(v) else v for v in values]
     results = _with_retries(backend, artefact, function, inputs)
     if len(results) != len(signature.results):
         raise ValueError(f"{function} has {len(signature.results)} results, and the backend gave {len(results)}")
-    return finish(signature, values, [to_torch(r) if is_array(r) and not is_torch(r) else r for r in results])
+    return plan.finish(values, [to_torch(r) if is_array(r) and not is_torch(r) else r for r in results])
 
 
 def compile_cached(backend: Backend, module: Module) -> Any:
@@ -136,6 +137,23 @@ class IreeInt64Backend(IreeBackend):
     options = {"tosa": {"int64": "keep"}}
 
 
+class XlaBackend:
+    """XLA on the CPU of this machine. Programs of dynamic shapes are compiled for the shapes of each call."""
+
+    name = "xla"
+    caches = True  # the engine has a cache of its own
+    targets = ("stablehlo",)
+
+    def compile(self, module: Module) -> Any:
+        from flambeau.engines.xla import XlaEngine
+
+        return XlaEngine().compile(module)
+
+    def run(self, artefact: Any, function: str, inputs: list[Any]) -> list[Any]:
+        results: list[Any] = artefact.call_flat(function, inputs)
+        return results
+
+
 class EagerBackend:
     """PyTorch itself, op by op on the torch dialect: what fails here is not a compiler's fault."""
 
@@ -153,7 +171,9 @@ class EagerBackend:
         return results
 
 
-_OURS = {b.name: b for b in (IreeBackend, IreeQuickBackend, IreeHostBackend, IreeInt64Backend, EagerBackend)}
+_OURS = {
+    b.name: b for b in (IreeBackend, IreeQuickBackend, IreeHostBackend, IreeInt64Backend, XlaBackend, EagerBackend)
+}
 
 
 class BackendError(ValueError):
@@ -161,7 +181,7 @@ class BackendError(ValueError):
 
 
 def load_backend(spec: str) -> Backend:
-    """The backend of that name, of an installed package's entry point, or in a Python file.
+    """Load the backend of that name, of an installed package's entry point, or in a Python file.
 
     A file defines `backend`, or `Backend` to be called, or one class with `compile` and `run`.
     """

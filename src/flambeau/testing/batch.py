@@ -73,7 +73,7 @@ class Batch:
         self.tell = tell
 
     def run(self, cases: Sequence[Case], targets: Sequence[str]) -> Iterator[Result]:
-        """The results of all cases on all targets, in the order in which they become known."""
+        """Run all cases on all targets; yield the results in the order in which they become known."""
         ready: dict[str, list[Prepared]] = {}
         timings: dict[str, dict[str, float]] = {}
         known = {case.id: case for case in cases}
@@ -146,7 +146,7 @@ class Batch:
     def _compiled(
         self, lowered: dict[str, list[tuple[Prepared, Module]]], target: str, timings: dict[str, dict[str, float]]
     ) -> Iterator[tuple[list[str], Any, Any]]:
-        """Groups of cases with the artefact that holds them, or with what is wrong with the only case in a group."""
+        """Compile groups of cases; yield their ids with an artefact, or a single id with its failure."""
         if not lowered:
             return
         ids = list(lowered)
@@ -172,7 +172,7 @@ class Batch:
         yield ids, artefact, merged
 
     def _compile_failure(self, samples: list[tuple[Prepared, Module]], error: Exception) -> Failure:
-        """Which of the samples of a case the backend cannot compile."""
+        """Find the sample of a case that the backend cannot compile, by compiling each alone."""
         for prepared, module in samples if len(samples) > 1 else ():
             try:
                 self.backend.compile(merge({prepared.name: module}))
@@ -231,7 +231,7 @@ class Batch:
 
 
 def _one_by_one(module: Any, call: Call) -> Any:
-    """What a pointwise module gives for each element alone."""
+    """Run a pointwise module on each element alone and join the results."""
     shape = torch.broadcast_shapes(*(x.shape for x in call.args))
     columns = [x.expand(shape).reshape(-1, 1) for x in call.args]
     results = [module(*row) for row in zip(*columns, strict=True)]
@@ -239,7 +239,7 @@ def _one_by_one(module: Any, call: Call) -> Any:
 
 
 def _in_float64(module: Any, call: Call) -> Any:
-    """What a module gives with f64 in place of all other floats."""
+    """Run a copy of a module with f64 in place of all other floats."""
 
     def widened(x: Any) -> Any:
         return x.detach().double() if isinstance(x, torch.Tensor) and x.is_floating_point() else x
@@ -255,7 +255,7 @@ def _compile_error(prepared: Prepared, module: Module, error: Exception) -> Fail
 
 
 def _stages(torch_module: Module, module: Module) -> dict[str, Callable[[], str]]:
-    """The texts of a program at its stages, to be made when somebody wants them."""
+    """Map the stages of a program to functions that print it there."""
     texts: dict[str, Callable[[], str]] = {"torch": lambda: str(torch_module)}
     if module.output_type != "torch":
         texts[module.output_type] = lambda: str(module)
@@ -280,7 +280,7 @@ def _at_other_sizes(sample: Sample, program: torch.export.ExportedProgram) -> li
 
 
 def _is_within_guards(exported: Any, call: Call) -> bool:
-    """Whether sizes are among those that PyTorch exported the program for."""
+    """Tell whether a call's sizes satisfy the guards that PyTorch exported the program under."""
     passed = _copied(call)
     try:
         exported(*passed.args, **passed.kwargs)
@@ -292,13 +292,13 @@ def _is_within_guards(exported: Any, call: Call) -> bool:
 
 
 def eager_result(sample: Sample, call: Call) -> Any:
-    """What PyTorch gives for a call, which stays as it is."""
+    """Run a call in eager PyTorch on copies of its arguments."""
     passed = _copied(call)
     return sample.module(*passed.args, **passed.kwargs)
 
 
 def _copied(call: Call) -> Call:
-    """The call with tensors and objects of its own, since a program may write to its arguments."""
+    """Copy a call's tensors and objects, since a program may write to its arguments."""
 
     def copied(x: Any) -> Any:
         return x.detach().clone() if isinstance(x, torch.Tensor) else deepcopy(x)
@@ -327,7 +327,7 @@ def _fastest_of(action: Callable[[], Any], times: int = 3) -> float:
 
 
 def describe(call: Call) -> str:
-    """The arguments of a call, in a line each."""
+    """Describe the arguments of a call, in a line each."""
 
     def one(value: Any) -> str:
         if isinstance(value, torch.Tensor):
@@ -362,7 +362,7 @@ def _as_pytorch_would() -> Iterator[None]:
 def _failing(
     stage: str, index: int | None, sample: Sample | None = None, ir: dict[str, Callable[[], str]] | None = None
 ) -> Iterator[None]:
-    """Whatever goes wrong inside is a failure of this stage."""
+    """Turn any exception inside the block into a Failure of this stage."""
     try:
         yield
     except Failure:
@@ -393,18 +393,14 @@ def _failure(stage: str, error: Exception, index: int | None, inputs: str, ir: d
 
 
 def one_line(text: str) -> str:
-    """The first line of a message, without what differs from run to run."""
+    """Return the first line of a message, without what differs from run to run."""
     lines = text.strip().splitlines()
     return _NOISE.sub("…", lines[0] if lines else "").strip()[:200]
 
 
 def _result(case: Case, target: str, outcome: Failure | int, timings: dict[str, float], samples: int = 0) -> Result:
     about: dict[str, Any] = {
-        "name": case.name,
-        "suite": case.suite,
-        "dtype": case.dtype,
-        "family": case.family,
-        "tags": sorted(case.tags),
+        **case.described(),
         "timings": {k: round(v, 6) for k, v in timings.items()},
         "samples": samples,
     }

@@ -71,6 +71,11 @@ class Case:
     def seed(self) -> int:
         return zlib.crc32(self.id.encode())
 
+    def described(self) -> dict[str, Any]:
+        """Say what reports tell of every case."""
+        about = {key: getattr(self, key) for key in ("name", "suite", "dtype", "family")}
+        return {**about, "tags": sorted(self.tags)}
+
     def tolerance_of(self, dtype: str) -> tuple[float, float]:
         return self.tolerance or TOLERANCES.get(dtype, (0.0, 0.0))
 
@@ -130,7 +135,7 @@ def case(
 
 
 def as_module(program: Any) -> Any:
-    """An `nn.Module` of a module, of a class of modules, or of a function of tensors."""
+    """Make an `nn.Module` in eval mode of a module, of a class of modules, or of a function of tensors."""
     import torch
 
     if isinstance(program, torch.nn.Module):

@@ -50,7 +50,7 @@ class Mismatch:
 
 
 def compare(case: Case, actual: Any, expected: Any) -> Mismatch | None:
-    """The first difference between two results of a case; None if they are equal as far as the case asks."""
+    """Find the first difference between two results of a case; None if they are equal within its tolerance."""
     got, got_tree = tree_flatten(actual)
     want, want_tree = tree_flatten(expected)
     if len(got) != len(want):
@@ -65,7 +65,7 @@ def compare(case: Case, actual: Any, expected: Any) -> Mismatch | None:
 
 
 def either(case: Case, actual: Any, expected: Any, alone: Any) -> Any:
-    """What is expected, but `alone` where that is what was got."""
+    """Replace elements of `expected` by those of `alone` where the actual result agrees with `alone`."""
 
     def choose(got: Any, want: Any, other: Any) -> Any:
         if not isinstance(want, torch.Tensor) or not isinstance(got, torch.Tensor) or got.shape != want.shape:
@@ -80,7 +80,7 @@ OWN_ERRORS = 8.0
 
 
 def is_near(case: Case, actual: Any, expected: Any, truth: Any) -> bool:
-    """Whether results are about as near to the truth, computed in f64, as PyTorch's own are."""
+    """Tell whether results are about as near to the truth, computed in f64, as PyTorch's own are."""
     leaves = [tree_flatten(x)[0] for x in (actual, expected, truth)]
     return all(_is_near_leaf(case, a, e, t) for a, e, t in zip(*leaves, strict=True))
 
@@ -137,7 +137,7 @@ def _compare_leaf(case: Case, output: int, actual: Any, expected: Any) -> Mismat
 
 
 def _differing(case: Case, actual: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
-    """Which elements differ by more than the case allows."""
+    """Mark the elements that differ by more than the case allows."""
     if not (actual.is_floating_point() or actual.is_complex()):
         return actual != expected
     rtol, atol = case.tolerance_of(str(expected.dtype).removeprefix("torch."))
@@ -157,7 +157,7 @@ def _wide(x: torch.Tensor) -> torch.Tensor:
 
 
 def _ulps(actual: torch.Tensor, expected: torch.Tensor) -> int | None:
-    """How many representable numbers lie between two; None where that says nothing."""
+    """Count the ULPs between two numbers; None for dtypes without bits to count, infinities and NaN."""
     bits = _BITS.get(actual.dtype)
     if bits is None or not (bool(actual.isfinite()) and bool(expected.isfinite())):
         return None

@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def resident(pid: int | str = "self") -> int | None:
-    """Bytes of memory that a process holds; None where /proc does not say."""
+    """Return the bytes of memory that a process holds; None where /proc does not say."""
     try:
         return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, IndexError):
@@ -28,7 +28,7 @@ def _peak() -> int | None:
 
 @contextmanager
 def peak_growth() -> Iterator[Callable[[], int | None]]:
-    """A question: by how many bytes has this process grown at its peak since now?"""
+    """Yield a function that returns the growth of this process's peak memory since now in bytes; None if unknown."""
     try:
         Path("/proc/self/clear_refs").write_text("5")  # forgets the peak so far
     except OSError:

@@ -13,7 +13,10 @@ from flambeau.ir.module import Argument, Signature, Weights
 
 
 def merge(modules: Mapping[str, Module]) -> Module:
-    """One module with the single function of each under its name. The modules are left as they are."""
+    """Merge modules of a single function each into one, under the names given. The modules are left as they are.
+
+    What they were lowered from is merged too, so that an engine can specialise a function.
+    """
     if len(modules) == 1:
         ((name, module),) = modules.items()
         if list(module.signatures) == [name]:
@@ -33,7 +36,9 @@ def merge(modules: Mapping[str, Module]) -> Module:
         signatures[name] = replace(signature, arguments=tuple(_renamed(name, a) for a in signature.arguments))
     first = next(iter(modules.values()))
     merged = ModuleOp(Region(block), dict(first.op.attributes))
-    return Module(merged, Weights(dict(weights)), signatures, first.output_type)
+    origins = {name: module.origin for name, module in modules.items() if module.origin is not None}
+    origin = merge(origins) if len(origins) == len(modules) else None
+    return Module(merged, Weights(dict(weights)), signatures, first.output_type, origin=origin)
 
 
 def _weight(name: str, weight: str) -> str:

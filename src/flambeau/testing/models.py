@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ class Model:
     is_text: bool
 
     def build(self, *, small: bool = False) -> nn.Module:
-        """The module in eval mode. Its weights are random and the same each time."""
+        """Build the module in eval mode. Its weights are random and the same each time."""
         import torch
 
         with torch.random.fork_rng(devices=[]):
@@ -41,11 +42,11 @@ class Model:
             return self.make(small).eval()
 
     def inputs(self, batch: int = 1, sequence: int = 128, *, small: bool = False) -> dict[str, Tensor]:
-        """Example keyword arguments of `forward`; `sequence` has no effect on images and audio."""
+        """Make example keyword arguments of `forward`; `sequence` has no effect on images and audio."""
         return self.make_inputs(batch, sequence, small)
 
     def dynamic_shapes(self, *, batch: bool = True, sequence: bool = True) -> dict[str, dict[int, Any]]:
-        """The `dynamic_shapes` of `torch.export.export`: the batch and, for text, the sequence length may vary.
+        """Make the `dynamic_shapes` of `torch.export.export`: the batch and, for text, the sequence length may vary.
 
         All arguments share one batch and one sequence length. Export with examples of at least 2 in each dimension that
         varies: PyTorch specialises on 0 and 1.
@@ -92,156 +93,66 @@ def _masked(ids: Tensor) -> dict[str, Tensor]:
     return {"input_ids": ids, "attention_mask": mask}
 
 
-def _opt(small: bool) -> nn.Module:
-    from transformers import OPTConfig, OPTForCausalLM
+def _of(family: str, head: str, shape: Mapping[str, Any], small: Mapping[str, Any]) -> Callable[[bool], nn.Module]:
+    """Make a builder of the model `family + head` of transformers.
 
-    shape: dict[str, Any] = {}  # The defaults are OPT-125M.
-    if small:
-        shape = {
-            "num_hidden_layers": 2,
-            "hidden_size": 64,
-            "word_embed_proj_dim": 64,
-            "ffn_dim": 128,
-            "num_attention_heads": 4,
-            "vocab_size": SMALL_VOCABULARY,
-            "max_position_embeddings": MAX_SEQUENCE,
-        }
-    return OPTForCausalLM(OPTConfig(**shape))
+    `shape` is what differs from the defaults of the configuration, `small` what differs from both when scaled down.
+    """
+
+    def make(is_small: bool) -> nn.Module:
+        config = getattr(import_module("transformers"), f"{family}Config")
+        home = import_module(config.__module__.replace("configuration", "modeling"))
+        found: nn.Module = getattr(home, family + head)(config(**{**shape, **(small if is_small else {})}))
+        return found
+
+    return make
 
 
-def _bert(small: bool) -> nn.Module:
-    from transformers import BertConfig, BertModel
+_SHALLOW = {"num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 4}
+_SMALL_OPT = _SHALLOW | {
+    "word_embed_proj_dim": 64, "ffn_dim": 128, "vocab_size": SMALL_VOCABULARY, "max_position_embeddings": MAX_SEQUENCE,
+}  # fmt: skip
+_SMALL_BERT = _SHALLOW | {"intermediate_size": 128, "vocab_size": SMALL_VOCABULARY}
+_SMALL_GPT2 = {
+    "n_layer": 2, "n_embd": 64, "n_head": 4, "n_positions": MAX_SEQUENCE, "vocab_size": SMALL_VOCABULARY,
+    "bos_token_id": 0, "eos_token_id": 0,
+}  # fmt: skip
+_LLAMA = {
+    "num_hidden_layers": 4, "hidden_size": 1024, "intermediate_size": 2816, "num_attention_heads": 16,
+    "num_key_value_heads": 4, "vocab_size": 32000, "max_position_embeddings": 2048,
+}  # fmt: skip
+"""TinyLlama's proportions at half its width: grouped-query attention, heads of 64."""
+_SMALL_T5 = {
+    "num_layers": 2, "d_model": 64, "d_kv": 16, "d_ff": 128, "num_heads": 4, "vocab_size": SMALL_VOCABULARY,
+}  # fmt: skip
+_SMALL_VIT = _SHALLOW | {"intermediate_size": 128, "image_size": SMALL_IMAGE, "patch_size": 8, "num_labels": 10}
+_SMALL_RESNET = {"embedding_size": 8, "hidden_sizes": [16, 32], "depths": [2, 2], "num_labels": 10}
+_SMALL_CONVNEXT = {"num_stages": 2, "hidden_sizes": [16, 32], "depths": [1, 1], "num_labels": 10}
+_SMALL_WHISPER = {
+    "encoder_layers": 2, "d_model": 64, "encoder_attention_heads": 4, "encoder_ffn_dim": 128,
+    "max_source_positions": 50,
+}  # fmt: skip
 
-    shape: dict[str, Any] = {}  # The defaults are BERT-base.
-    if small:
-        shape = {
-            "num_hidden_layers": 2,
-            "hidden_size": 64,
-            "intermediate_size": 128,
-            "num_attention_heads": 4,
-            "vocab_size": SMALL_VOCABULARY,
-        }
-    return BertModel(BertConfig(**shape))
-
-
-def _gpt2(small: bool) -> nn.Module:
-    from transformers import GPT2Config, GPT2LMHeadModel
-
-    shape: dict[str, Any] = {}  # The defaults are GPT-2, 124M parameters.
-    if small:
-        shape = {
-            "n_layer": 2,
-            "n_embd": 64,
-            "n_head": 4,
-            "n_positions": MAX_SEQUENCE,
-            "vocab_size": SMALL_VOCABULARY,
-            "bos_token_id": 0,
-            "eos_token_id": 0,
-        }
-    return GPT2LMHeadModel(GPT2Config(**shape))
-
-
-def _llama(small: bool) -> nn.Module:
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    # TinyLlama's proportions at half its width: grouped-query attention, heads of 64.
-    shape: dict[str, Any] = {
-        "num_hidden_layers": 4,
-        "hidden_size": 1024,
-        "intermediate_size": 2816,
-        "num_attention_heads": 16,
-        "num_key_value_heads": 4,
-        "vocab_size": 32000,
-        "max_position_embeddings": 2048,
-    }
-    if small:
-        shape |= {
-            "num_hidden_layers": 2,
-            "hidden_size": 64,
-            "intermediate_size": 128,
-            "num_attention_heads": 4,
-            "num_key_value_heads": 2,
-            "vocab_size": SMALL_VOCABULARY,
-        }
-    return LlamaForCausalLM(LlamaConfig(**shape))
+# The defaults of the configurations are OPT-125M, BERT-base, GPT-2 of 124M parameters, T5-small, ViT-base with patches
+# of 16, ResNet-50, ConvNeXt-tiny and Whisper-tiny.
+_opt = _of("OPT", "ForCausalLM", {}, _SMALL_OPT)
+_bert = _of("Bert", "Model", {}, _SMALL_BERT)
+_gpt2 = _of("GPT2", "LMHeadModel", {}, _SMALL_GPT2)
+_llama = _of("Llama", "ForCausalLM", _LLAMA, _SMALL_BERT | {"num_key_value_heads": 2})
+_t5 = _of("T5", "ForConditionalGeneration", {"decoder_start_token_id": 0}, _SMALL_T5)
+_vit = _of("ViT", "ForImageClassification", {"num_labels": 1000}, _SMALL_VIT)
+_resnet = _of("ResNet", "ForImageClassification", {"num_labels": 1000}, _SMALL_RESNET)
+_convnext = _of("ConvNext", "ForImageClassification", {"num_labels": 1000}, _SMALL_CONVNEXT)
+_whisper = _of("Whisper", "Encoder", {}, _SMALL_WHISPER)
 
 
-def _t5(small: bool) -> nn.Module:
-    from transformers import T5Config, T5ForConditionalGeneration
-
-    shape: dict[str, Any] = {"decoder_start_token_id": 0}  # The other defaults are T5-small.
-    if small:
-        shape |= {
-            "num_layers": 2,
-            "d_model": 64,
-            "d_kv": 16,
-            "d_ff": 128,
-            "num_heads": 4,
-            "vocab_size": SMALL_VOCABULARY,
-        }
-    return T5ForConditionalGeneration(T5Config(**shape))
-
-
-def _vit(small: bool) -> nn.Module:
-    from transformers import ViTConfig, ViTForImageClassification
-
-    shape: dict[str, Any] = {"num_labels": 1000}  # The other defaults are ViT-base, patches of 16.
-    if small:
-        shape |= {
-            "num_hidden_layers": 2,
-            "hidden_size": 64,
-            "intermediate_size": 128,
-            "num_attention_heads": 4,
-            "image_size": SMALL_IMAGE,
-            "patch_size": 8,
-            "num_labels": 10,
-        }
-    return ViTForImageClassification(ViTConfig(**shape))
-
-
-def _resnet(small: bool) -> nn.Module:
-    from transformers import ResNetConfig, ResNetForImageClassification
-
-    shape: dict[str, Any] = {"num_labels": 1000}  # The other defaults are ResNet-50.
-    if small:
-        shape |= {"embedding_size": 8, "hidden_sizes": [16, 32], "depths": [2, 2], "num_labels": 10}
-    return ResNetForImageClassification(ResNetConfig(**shape))
-
-
-def _convnext(small: bool) -> nn.Module:
-    from transformers import ConvNextConfig, ConvNextForImageClassification
-
-    shape: dict[str, Any] = {"num_labels": 1000}  # The other defaults are ConvNeXt-tiny.
-    if small:
-        shape |= {"num_stages": 2, "hidden_sizes": [16, 32], "depths": [1, 1], "num_labels": 10}
-    return ConvNextForImageClassification(ConvNextConfig(**shape))
-
-
-def _whisper(small: bool) -> nn.Module:
-    from transformers import WhisperConfig
-    from transformers.models.whisper.modeling_whisper import WhisperEncoder
-
-    shape: dict[str, Any] = {}  # The defaults are Whisper-tiny.
-    if small:
-        shape = {"encoder_layers": 2, "d_model": 64, "encoder_attention_heads": 4, "encoder_ffn_dim": 128}
-        shape["max_source_positions"] = 50
-    return WhisperEncoder(WhisperConfig(**shape))
-
-
-def _opt_inputs(batch: int, sequence: int, small: bool) -> dict[str, Tensor]:
-    return {"input_ids": _ids(batch, sequence, _vocabulary(50272, small))}
+def _token_ids(vocabulary: int) -> Callable[[int, int, bool], dict[str, Tensor]]:
+    """Make the inputs of a model of text with so many tokens, from batch size, sequence length and `small`."""
+    return lambda batch, sequence, small: {"input_ids": _ids(batch, sequence, _vocabulary(vocabulary, small))}
 
 
 def _bert_inputs(batch: int, sequence: int, small: bool) -> dict[str, Tensor]:
     return _masked(_ids(batch, sequence, _vocabulary(30522, small)))
-
-
-def _gpt2_inputs(batch: int, sequence: int, small: bool) -> dict[str, Tensor]:
-    return {"input_ids": _ids(batch, sequence, _vocabulary(50257, small))}
-
-
-def _llama_inputs(batch: int, sequence: int, small: bool) -> dict[str, Tensor]:
-    return {"input_ids": _ids(batch, sequence, _vocabulary(32000, small))}
 
 
 def _t5_inputs(batch: int, sequence: int, small: bool) -> dict[str, Tensor]:
@@ -258,10 +169,10 @@ def _whisper_inputs(batch: int, sequence: int, small: bool) -> dict[str, Tensor]
 MODELS: Mapping[str, Model] = {
     model.name: model
     for model in (
-        Model("opt-125m", _opt, _opt_inputs, is_text=True),
+        Model("opt-125m", _opt, _token_ids(50272), is_text=True),
         Model("bert-base", _bert, _bert_inputs, is_text=True),
-        Model("gpt2", _gpt2, _gpt2_inputs, is_text=True),
-        Model("llama-4l", _llama, _llama_inputs, is_text=True),
+        Model("gpt2", _gpt2, _token_ids(50257), is_text=True),
+        Model("llama-4l", _llama, _token_ids(32000), is_text=True),
         Model("t5-small", _t5, _t5_inputs, is_text=True),
         Model("vit-base", _vit, _image, is_text=False),
         Model("resnet-50", _resnet, _image, is_text=False),

@@ -61,7 +61,7 @@ class Result:
         return self.case, self.target
 
     def as_json(self) -> dict[str, Any]:
-        """Without what is empty."""
+        """Convert to a dictionary without fields that are empty."""
         return {k: v for k, v in asdict(self).items() if v not in ("", None, [], {})}
 
     @staticmethod
@@ -77,12 +77,12 @@ class ResultFile:
         self.path = path
 
     def begin(self, about: dict[str, Any]) -> None:
-        """Start anew."""
+        """Start the file of a run anew, with its first line."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self.path.write_text(json.dumps({"run": about}) + "\n")
 
     def about(self) -> dict[str, Any] | None:
-        """What the run on disk is; None if there is none."""
+        """Read what the run on disk is; None if there is none."""
         try:
             with self.path.open() as file:
                 found: dict[str, Any] = json.loads(file.readline())["run"]
@@ -116,10 +116,11 @@ class Run:
     results: list[Result]
 
     def reproducer(self, result: Result) -> str:
-        """Commands and code that show a result again, on the same backend."""
+        """Write commands and code that show a result again, on the same backend."""
         backend, files = self.about.get("backend_spec", "iree"), self.about.get("files", [])
         case, target = result.case, result.target
         command = ["flambeau", "cts", "--backend", backend, *(part for f in files for part in ("--cases", f))]
+        command += [part for f in self.about.get("plugins", ()) for part in ("--plugin", f)]
         command += ["--case", case, "--target", target, "--jobs", "1"]
         paths = f", files=[{', '.join(f'Path({f!r})' for f in files)}]" if files else ""
         return (
@@ -154,7 +155,7 @@ class Run:
 
     @staticmethod
     def merge(runs: Sequence[Run]) -> Run:
-        """Several runs on one backend as one; of two results of a case on a target, the later run's counts."""
+        """Merge runs on one backend; of two results of a case on a target, the later run's counts."""
         backends = {r.about.get("backend") for r in runs}
         if len(backends) > 1:
             raise ValueError(f"these are runs on different backends: {', '.join(sorted(map(str, backends)))}")
@@ -166,7 +167,7 @@ class Run:
         return Run(about, list(results.values()))
 
     def counts(self, **where: str) -> dict[str, int]:
-        """How many results have each status, of those with the given fields."""
+        """Count the results of each status among those with the given fields."""
         found = dict.fromkeys(STATUSES, 0)
         for result in self.results:
             if all(getattr(result, k) == v for k, v in where.items()):
@@ -175,6 +176,6 @@ class Run:
 
 
 def share(counts: dict[str, int]) -> float:
-    """The share of cases that pass, of those that count."""
+    """Return the share of cases that pass, of those that count; 0 if none does."""
     counted = sum(counts[s] for s in STATUSES if s != EXCLUDED)
     return (counts[PASS] + counts[XPASS]) / counted if counted else 0.0

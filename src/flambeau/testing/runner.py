@@ -41,9 +41,11 @@ class Plan:
     limits: Limits = field(default_factory=Limits)
     folder: Path = FOLDER
     restart: bool = False
+    plugins: tuple[Path, ...] = ()
+    """Python files with rules for custom ops."""
 
     def about(self, backend: str, targets: Sequence[str]) -> dict[str, Any]:
-        """What makes two runs the same run."""
+        """Describe the run by what makes two runs the same."""
         return {
             "backend": backend,
             "backend_spec": self.backend,
@@ -54,6 +56,7 @@ class Plan:
             "ids": list(self.ids),
             "tags": list(self.tags),
             "files": [str(f) for f in self.files],
+            **({"plugins": [str(f) for f in self.plugins]} if self.plugins else {}),
             "every": self.every,
             "flambeau": flambeau.__version__,
             "python": platform.python_version(),
@@ -89,12 +92,17 @@ def execute(plan: Plan, progress: Progress = lambda done, total, result: None) -
     total = len(cases) * len(targets)
     progress(len(done), total, None)
     setup = Setup(
-        plan.backend, plan.suites, plan.dtypes, tuple(str(f) for f in plan.files), str(file.path.with_suffix(".log"))
+        plan.backend,
+        plan.suites,
+        plan.dtypes,
+        tuple(map(str, plan.files)),
+        str(file.path.with_suffix(".log")),
+        tuple(map(str, plan.plugins)),
     )
     known = {c.id: c for c in cases}
     pool = Pool(setup, plan.jobs, plan.limits)
     start = time.monotonic()
-    for result in pool.run(_jobs(cases, targets, done, plan.limits.batch), lambda c: described(known[c])):
+    for result in pool.run(_jobs(cases, targets, done, plan.limits.batch), lambda c: known[c].described()):
         file.append([result])
         done[result.key] = result
         progress(len(done), total, xfail.apply(result))
@@ -109,21 +117,10 @@ def execute(plan: Plan, progress: Progress = lambda done, total, result: None) -
     return run
 
 
-def described(case: Case) -> dict[str, Any]:
-    """What a report says about any case."""
-    return {
-        "name": case.name,
-        "suite": case.suite,
-        "dtype": case.dtype,
-        "family": case.family,
-        "tags": sorted(case.tags),
-    }
-
-
 def _resume(
     plan: Plan, about: dict[str, Any], wanted: set[tuple[str, str]]
 ) -> tuple[ResultFile, dict[tuple[str, str], Result]]:
-    """The file of this run and what it has already; a file of another run is left alone if that is not over."""
+    """Open the file of this run with the results in it; ValueError if it holds another run that is not over."""
     file = ResultFile(plan.folder / f"{about['backend']}.jsonl")
     if not plan.restart and file.about() == about:
         return file, {r.key: r for r in file if r.key in wanted}
@@ -136,7 +133,7 @@ def _resume(
 
 
 def _jobs(cases: Sequence[Case], targets: tuple[str, ...], done: dict[tuple[str, str], Result], size: int) -> list[Job]:
-    """Cases in batches, heavy ones alone and first, so that the end of a run is not one worker with a giant."""
+    """Group cases into batches, heavy ones alone and first, so that the end of a run is not one worker with a giant."""
     groups: dict[tuple[str, ...], list[Case]] = {}
     for case in cases:
         missing = tuple(t for t in targets if (case.id, t) not in done)

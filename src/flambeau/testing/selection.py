@@ -28,7 +28,7 @@ DTYPES = {
 
 
 def dtype_named(name: str) -> str:
-    """PyTorch's name of a dtype, from that or from the short one."""
+    """Return PyTorch's name of a dtype, from that or from the short one."""
     found = DTYPES.get(name, name)
     if found not in DTYPES.values():
         raise ValueError(f"there is no dtype {name!r}; there are {', '.join(DTYPES)}")
@@ -36,7 +36,7 @@ def dtype_named(name: str) -> str:
 
 
 def find_cases(suites: Iterable[str], dtypes: Iterable[str], files: Iterable[Path] = ()) -> dict[str, Case]:
-    """All cases of some suites and of some files of the user's, by id."""
+    """Load the cases of these suites and of the user's files, by id."""
     cases: dict[str, Case] = {}
     for name in suites:
         cases |= load_suite(name, dtypes).cases
@@ -49,7 +49,7 @@ _LOADED: dict[Path, dict[str, Case]] = {}
 
 
 def load_file(path: Path) -> dict[str, Case]:
-    """The cases that a file registers, in our way or in that of torch-mlir's end-to-end suite."""
+    """Load the cases that a file registers, in our way or in that of torch-mlir's end-to-end suite."""
     from flambeau.testing.upstream import importable_as_upstream
 
     path = path.resolve() if path.exists() else path
@@ -70,7 +70,7 @@ def load_file(path: Path) -> dict[str, Case]:
 def select(
     cases: dict[str, Case], patterns: Sequence[str] = (), ids: Sequence[str] = (), tags: Iterable[str] = ()
 ) -> list[Case]:
-    """The cases with one of these ids, that match one of the patterns and have all the tags."""
+    """Select the cases with one of these ids that match one of the patterns and have all the tags."""
     wanted = set(tags)
     missing = [i for i in ids if i not in cases]
     if missing:
@@ -84,7 +84,7 @@ def _matches(id_: str, pattern: str) -> bool:
 
 
 def suite_and_dtype(id_: str) -> tuple[str, str]:
-    """The suite and the dtype in the id of a case."""
+    """Split the id of a case into suite and dtype."""
     suite, _, rest = id_.partition("/")
     dtype = rest.rpartition("/")[2]
     if suite not in SUITES and suite != REGISTERED.name:

@@ -15,7 +15,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from flambeau.dialects.torch import registry
-from flambeau.dialects.torch.schema import MEMORY_FORMATS, REQUIRED, Schema
+from flambeau.dialects.torch.enums import MEMORY_FORMATS
+from flambeau.dialects.torch.schema import REQUIRED, Schema
 from flambeau.infer.builder import rules
 from flambeau.infer.rules import InferenceError, Meta, Unknown
 from flambeau.ir import dtypes
@@ -127,7 +128,7 @@ def check_call(report: Report, name: str, *args: Any, **kwargs: Any) -> None:
 
 
 def all_names() -> list[str]:
-    """The names of all OpInfos."""
+    """List the names of all OpInfos."""
     from torch.testing._internal.common_methods_invocations import op_db
 
     return sorted({info.name for info in op_db})
@@ -135,7 +136,7 @@ def all_names() -> list[str]:
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """The samples are so small that threads only cost time."""
+    """Run on one thread: the samples are so small that more only cost time."""
     count = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -182,7 +183,7 @@ def _composite(calls: list[Call], op: Any) -> Callable[..., Any]:
 
 
 def _overload(name: str) -> Any:
-    """The `torch.ops` object of an op of ours."""
+    """Return the `torch.ops` object of an op of ours."""
     namespace, _, rest = name.partition(".")
     base, _, overload = rest.partition(".")
     return getattr(getattr(getattr(torch.ops, namespace), base), overload or "default")
@@ -224,7 +225,7 @@ def _arguments(schema: Schema, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
 
 
 def _converted(value: Any) -> Any:
-    """A value of PyTorch's as rules see it."""
+    """Convert a value of PyTorch to what rules take; raise _NotOurs if they have no such."""
     match value:
         case torch.Tensor():
             dtype = dtypes.from_torch(value.dtype)
@@ -286,21 +287,21 @@ def _check(call: Call, sample_of: str, report: Report) -> None:
 
 
 def _without_sizes(value: Any) -> Any:
-    """An argument with all sizes of tensors forgotten."""
+    """Forget all sizes of tensors in an argument: they are dynamic."""
     if isinstance(value, Meta):
         return Meta((None,) * value.rank, value.dtype)
     return [_without_sizes(v) for v in value] if isinstance(value, (list, tuple)) else value
 
 
 def _at_run_time(value: Any) -> Any:
-    """An argument with all numbers forgotten."""
+    """Forget all numbers in an argument: they are known at run time only."""
     if isinstance(value, (bool, int, float)):
         return Unknown(type(value))
     return [_at_run_time(v) for v in value] if isinstance(value, (list, tuple)) else value
 
 
 def _agrees(expected: Any, inferred: Any, exact: bool) -> bool:
-    """Whether an answer is right; where not `exact`, it may leave out sizes and numbers."""
+    """Tell whether an inferred result is right; where not `exact`, it may leave out sizes and numbers."""
     if isinstance(expected, Meta):
         return (
             isinstance(inferred, Meta)

@@ -11,7 +11,7 @@ from flambeau.testing.cases import Call
 
 
 def all_dynamic(args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """`dynamic_shapes` that leave every dim of every tensor to PyTorch: dynamic, unless the program pins it."""
+    """Make `dynamic_shapes` that leave every dim of every tensor to PyTorch: dynamic, unless the program pins it."""
     auto = torch.export.Dim.AUTO
     leaves, spec = tree_flatten(args)
     return tree_unflatten(
@@ -21,12 +21,12 @@ def all_dynamic(args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def open_dims(program: torch.export.ExportedProgram) -> set[Any]:
-    """The symbols in the shapes of the arguments of an exported program."""
+    """Collect the symbols in the shapes of the arguments of an exported program."""
     return {s for shape in _shapes(program).values() for dim in shape for s in getattr(dim, "free_symbols", ())}
 
 
 def resized(program: torch.export.ExportedProgram, call: Call, by: int = 1) -> Call | None:
-    """The same call with every open dim larger by `by`, or by as little more as its bounds allow; None without one."""
+    """Enlarge every open dim of a call by `by`; None without open dims, or where a size leaves its bounds."""
     shapes = _shapes(program)
     hints = _hints(program)
     sizes: dict[Any, int] = {}
@@ -52,7 +52,7 @@ def resized(program: torch.export.ExportedProgram, call: Call, by: int = 1) -> C
 
 
 def _refilled(tensor: torch.Tensor, shape: list[int], generator: torch.Generator) -> torch.Tensor:
-    """A tensor of another shape with values of the same kind: an index stays an index, a probability one."""
+    """Fill a tensor of another shape with elements of this one, so that indices and probabilities remain such."""
     if list(tensor.shape) == shape:
         return tensor.clone()
     count = 1
@@ -71,7 +71,7 @@ def _user_inputs(program: torch.export.ExportedProgram) -> list[Any]:
 
 
 def _shapes(program: torch.export.ExportedProgram) -> dict[str, list[Any]]:
-    """The shape of each tensor argument, in ints and sympy expressions."""
+    """Return the shape of each tensor argument, in ints and sympy expressions."""
     wanted = {s.arg.name for s in _user_inputs(program) if hasattr(s.arg, "name")}
     found = {}
     for node in program.graph.nodes:
@@ -82,7 +82,7 @@ def _shapes(program: torch.export.ExportedProgram) -> dict[str, list[Any]]:
 
 
 def _hints(program: torch.export.ExportedProgram) -> dict[Any, int]:
-    """The size that each symbol had in the example."""
+    """Return the size that each symbol had in the example."""
     for node in program.graph.nodes:
         value = node.meta.get("val")
         if isinstance(value, torch.Tensor):

@@ -33,15 +33,15 @@ class TestUtils:
         torch.manual_seed(seed)
 
     def rand(self, *sizes: int, low: float = 0.0, high: float = 1.0) -> torch.Tensor:
-        """Uniform floats."""
+        """Draw uniform floats."""
         return torch.empty(sizes).uniform_(low, high)
 
     def randint(self, *sizes: int, low: int = 0, high: int = 10) -> torch.Tensor:
-        """Uniform 64-bit integers, `high` excluded."""
+        """Draw uniform 64-bit integers, `high` excluded."""
         return torch.randint(low, high, sizes)
 
     def nans(self, *sizes: int) -> torch.Tensor:
-        """Nothing but NaN."""
+        """Make a tensor of NaN."""
         return torch.full(sizes, float("nan"))
 
 
@@ -79,7 +79,7 @@ class _Recorder:
         return self.forward(*args)
 
     def samples(self) -> list[Sample]:
-        """A sample for each call."""
+        """Make a sample for each call."""
         return [
             Sample(self._module if name == "forward" else _Method(self._module, name), [Call(args)])
             for name, args in self._calls
@@ -105,7 +105,7 @@ def register_test_case(
 
 @contextmanager
 def importable_as_upstream() -> Iterator[None]:
-    """While this lasts, `torch_mlir_e2e_test` and the parts of it that cases use can be imported."""
+    """Make `torch_mlir_e2e_test` and the parts of it that cases use importable inside the block."""
     names = ("torch_mlir_e2e_test", *(f"torch_mlir_e2e_test.{n}" for n in ("framework", "registry", "annotations")))
     before = {name: sys.modules.get(name) for name in names}
     for name in names:

@@ -16,6 +16,7 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
+from flambeau.python_files import import_plugin
 from flambeau.testing.memory import resident
 from flambeau.testing.results import BEFORE_US, EXCLUDED, FAIL, Result
 
@@ -64,6 +65,8 @@ class Setup:
     """Python files with cases of the user's own."""
     log: str | None = None
     """Where what a worker prints goes."""
+    plugins: tuple[str, ...] = ()
+    """Python files with rules for custom ops."""
 
 
 @dataclass
@@ -200,7 +203,7 @@ class Pool:
         self._put_back(worker.left - blamed, suspects=set(cases) if not guilty else set(), waiting=waiting)
 
     def _last_words(self) -> str:
-        """The last line that a worker printed."""
+        """Return the last line that a worker printed."""
         try:
             lines = Path(self.setup.log).read_text(errors="replace").splitlines() if self.setup.log else []
         except OSError:
@@ -216,7 +219,7 @@ class Pool:
         return f"the process died of {name} in {stage}"
 
     def _put_back(self, left: set[tuple[str, str]], suspects: set[str], waiting: deque[Job]) -> None:
-        """One of the suspects is guilty: they are tried in halves. The others go on together."""
+        """Queue unfinished cases again: the suspects in halves, since one of them is guilty, the others together."""
         groups: dict[tuple[str, ...], list[str]] = {}
         for case in sorted({c for c, _ in left}):
             groups.setdefault(tuple(sorted(t for c, t in left if c == case)), []).append(case)
@@ -254,7 +257,7 @@ def _die_with_parent() -> None:
 
 
 def _work(pipe: Connection, setup: Setup) -> None:
-    """The life of a worker."""
+    """Serve jobs from the pipe until it ends: the main loop of a worker."""
     _die_with_parent()
     with suppress(ValueError):
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
@@ -272,6 +275,8 @@ def _work(pipe: Connection, setup: Setup) -> None:
     from flambeau.testing.selection import find_cases
 
     torch.set_num_threads(1)
+    for path in setup.plugins:
+        import_plugin(Path(path))
     cases = find_cases(setup.suites, setup.dtypes, [Path(f) for f in setup.files])
     batch = Batch(load_backend(setup.backend), lambda ids, target, stage: pipe.send((tuple(ids), target, stage)))
     while True:

@@ -37,11 +37,11 @@ class XfailSet:
         return len(self._reasons)
 
     def reason(self, case: str, target: str) -> str | None:
-        """Why a case is expected to fail; None if it is expected to pass."""
+        """Return why a case is expected to fail; None if it is expected to pass."""
         return self._reasons.get((case, target))
 
     def apply(self, result: Result) -> Result:
-        """A result in the light of what was expected."""
+        """Set a result's status by what was expected: a failure becomes XFAIL, a pass XPASS."""
         reason = self.reason(result.case, result.target)
         plain = {XPASS: PASS, XFAIL: FAIL}.get(result.status, result.status)
         if reason is None:
@@ -71,16 +71,16 @@ def _sorted(data: Any) -> Any:
 
 
 def xfail_path(backend: str, spec: str) -> Path:
-    """Where the XFAIL set of a backend is: ours in the package, a vendor's beside the file of the backend."""
+    """Return the path of a backend's XFAIL set: ours is in the package, a vendor's beside the backend's file."""
     path = Path(spec)
     return path.with_suffix(".xfail.json") if path.suffix == ".py" else OURS / f"{backend}.xfail.json"
 
 
 def failed(results: Iterable[Result]) -> list[Result]:
-    """The results that make a run fail: failures that nobody expected, and expected ones that did not come."""
+    """Select the results that make a run fail: failures that nobody expected, and expected ones that did not come."""
     return [r for r in results if r.status in (FAIL, XPASS)]
 
 
 def counted(results: Iterable[Result]) -> list[Result]:
-    """The results of cases that PyTorch itself can run and export."""
+    """Select the results of cases that PyTorch itself can run and export."""
     return [r for r in results if r.status != EXCLUDED]

@@ -12,7 +12,7 @@ import torch
 
 
 def kernel(*block_sizes: int, **options: Any) -> Callable[[Callable[..., Any]], Any]:
-    """A Helion kernel with these block sizes, in the order of its tiles."""
+    """Make a Helion kernel with these block sizes, in the order of its tiles."""
     options.setdefault("ignore_warnings", [helion.exc.TensorOperationInWrapper])
     return helion.kernel(config=helion.Config(block_sizes=list(block_sizes)), **{"static_shapes": True, **options})
 
@@ -216,7 +216,7 @@ def mamba_chunk_scan(
     states: torch.Tensor,
     d: torch.Tensor,
 ) -> torch.Tensor:
-    """The output of a chunk: what the state before it gives, what its own inputs up to here give, and a skip."""
+    """Compute the output of a chunk from the state before it, its own inputs up to here, and a skip."""
     batch, chunks, groups, length, _ = cb.shape
     _, _, heads, width = x.shape
     state = c.shape[-1]

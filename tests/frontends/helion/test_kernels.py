@@ -6,13 +6,14 @@ import importlib
 import itertools
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
-from support import assert_same
+from support import Together, assert_same
 
 import flambeau
 from flambeau.dialects.context import parse_module
@@ -198,12 +199,20 @@ FEATURES: dict[str, tuple[Callable[[], tuple[Any, ...]], Callable[..., Any]]] = 
 }
 
 
+def feature(name: str) -> flambeau.Module:
+    return flambeau.helion.compile(getattr(kernels, name), FEATURES[name][0]())
+
+
+ON_IREE = Together({name: partial(feature, name) for name in FEATURES})
+
+
 @pytest.mark.engine
 @pytest.mark.parametrize("name", FEATURES)
 def test_feature(name: str) -> None:
     make, expected = FEATURES[name]
-    args = make()
-    check(getattr(kernels, name), args, expected(*args))
+    args, run = make(), ON_IREE[name]
+    for _ in range(2):
+        assert_same(run(*args), expected(*args), name, rtol=1e-4, atol=1e-4)
 
 
 def test_a_scan_with_a_function_of_the_users() -> None:

@@ -26,7 +26,7 @@ aten = torch.ops.aten
 
 
 def node_of(target: Any, *args: Any, **kwargs: Any) -> Node:
-    """A node as Helion has it: its inputs are nodes with real tensors."""
+    """Make a node as Helion has it: its inputs are nodes with real tensors."""
     graph = Graph()
 
     def as_node(value: Any) -> Any:

@@ -38,7 +38,7 @@ Case = tuple[Callable[[Any], Any], tuple[Any, ...]] | tuple[Callable[[Any], Any]
 
 
 def weights(n: Any) -> Any:
-    """A weight of a loss, for either side."""
+    """Make a weight of a loss, for either side."""
     return W4 if n is torch.nn else W4.numpy()
 
 

@@ -27,7 +27,7 @@ SHAPES: dict[str, dict[str, Any]] = {
 
 
 def torch_model(name: str) -> Any:
-    """The PyTorch model, with random weights."""
+    """Make the PyTorch model, with random weights."""
     import torch
     from transformers import BertConfig, BertModel, GPT2Config, GPT2LMHeadModel, ResNetConfig
     from transformers import ResNetForImageClassification as ResNet
@@ -48,7 +48,7 @@ def torch_model(name: str) -> Any:
 
 
 def torch_results(model: Any, x: Any) -> list[Any]:
-    """What the PyTorch model answers, as a flat list of tensors."""
+    """Run the PyTorch model; return its results as a flat list of tensors."""
     import torch
 
     with torch.no_grad():

@@ -32,7 +32,7 @@ where PyTorch sees that strides are as it wants them."""
 
 
 def canonical(module: flambeau.Module) -> list[str]:
-    """The ops of a program in order, each by what it computes from; names and the place of constants do not matter."""
+    """List the ops of a program in order by what they compute from; names and places of constants do not matter."""
     lines: list[str] = []
     for function in module.op.ops:
         assert isinstance(function, func.FuncOp)
@@ -63,7 +63,7 @@ def _walk(block: Block, keys: dict[SSAValue, str], lines: list[str], weights: An
 
 
 def _constant(op: Operation, keys: dict[SSAValue, str], weights: Any) -> str:
-    """A constant by its contents; a weight by a digest of them."""
+    """Describe a constant by its contents, a weight by a digest of them."""
     if op.name == "torch.prim.ListConstruct":
         return f"[{', '.join(keys[o] for o in op.operands)}]"
     value = op.properties.get("value")
@@ -77,7 +77,7 @@ def _constant(op: Operation, keys: dict[SSAValue, str], weights: Any) -> str:
 
 
 def specs_of(inputs: Sequence[torch.Tensor], dynamic: bool = False) -> list[nn.TensorSpec]:
-    """The types of inputs; `dynamic` makes every size over 1 unknown."""
+    """List the types of inputs; `dynamic` makes every size over 1 unknown."""
     found = []
     for x in inputs:
         dtype = dtypes.from_torch(x.dtype)
@@ -100,7 +100,7 @@ class Wrapped(torch.nn.Module):
 def programs(
     torch_fn: Any, flambeau_fn: Any, inputs: Sequence[torch.Tensor], dynamic: bool = False
 ) -> tuple[flambeau.Module, flambeau.Module]:
-    """The program through torch.export and the one through flambeau.trace, both under the backend contract."""
+    """Compile through torch.export and through flambeau.trace, both to the backend contract."""
     is_module = isinstance(torch_fn, torch.nn.Module)
     auto = torch.export.Dim.AUTO
     shapes: Any = tuple({i: auto for i, d in enumerate(x.shape) if d > 1} for x in inputs) if dynamic else None

@@ -59,7 +59,10 @@ def test_the_names_of_the_weights_are_pytorch_s(name: str) -> None:
 def test_tracing_twelve_layers_takes_less_than_a_second() -> None:
     model = example().GPT2(vocabulary=64, positions=64, width=48, layers=12, heads=12).eval()
     spec = nn.TensorSpec([None, None], "i64")
-    flambeau.trace(model, spec)
-    start = time.process_time()
-    flambeau.trace(model, spec)
-    assert time.process_time() - start < 1
+
+    def seconds() -> float:
+        start = time.process_time()
+        flambeau.trace(model, spec)
+        return time.process_time() - start
+
+    assert min(seconds() for _ in range(3)) < 1

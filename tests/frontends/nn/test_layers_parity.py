@@ -44,7 +44,7 @@ NUMBERS_ONLY = {
 
 
 def in_a_module(n: Any, layer: Any, call: Any) -> Any:
-    """A module that calls a layer in some way of its own."""
+    """Make a module that calls a layer in some way of its own."""
 
     class Called(n.Module):
         def __init__(self) -> None:
@@ -58,7 +58,7 @@ def in_a_module(n: Any, layer: Any, call: Any) -> Any:
 
 
 def pair_of(name: str) -> tuple[Any, Any, tuple[torch.Tensor, ...]]:
-    """The layer of torch and ours, with the same weights, in evaluation; and inputs."""
+    """Make torch's layer and ours with the same weights, in evaluation mode; return them and inputs."""
     make, inputs, *call = CASES[name]
     torch.manual_seed(0)
     theirs, ours = (in_a_module(n, make(n), call[0]) if call else make(n) for n in (torch.nn, nn))
@@ -173,7 +173,7 @@ def test_every_class_has_a_case() -> None:
 
 
 def run(model: Any, *specs: Any) -> Any:
-    """A model, compiled for these types and loaded."""
+    """Compile a model for these types and load it."""
     module = flambeau.compile(flambeau.trace(model, *specs))
     return flambeau.load(module, engine="iree", profile="quick", device="local-sync")
 

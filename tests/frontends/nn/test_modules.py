@@ -16,7 +16,7 @@ from flambeau import nn
 
 
 def model_in(n: Any) -> Any:
-    """The same model in torch.nn and in flambeau.nn."""
+    """Make the same model in torch.nn and in flambeau.nn."""
 
     class Block(n.Module):
         def __init__(self) -> None:

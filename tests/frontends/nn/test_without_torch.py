@@ -91,7 +91,7 @@ def test_importing_nn_is_cheap_and_imports_no_torch() -> None:
     assert not loaded("flambeau.nn, flambeau.ops") & {"torch", "xdsl", "iree", "click"}
     assert "numpy" not in loaded("flambeau.nn")
 
-    # As a ratio, so that it holds on slow machines too.
+    # As a ratio, so that it holds on slow machines too. It is about 1; with xDSL it would be 5, with PyTorch 15.
     timed = """
 import time
 start = time.process_time()
@@ -100,7 +100,7 @@ between = time.process_time()
 import numpy
 print((between - start) / (time.process_time() - between))
 """
-    assert min(float(python(timed)) for _ in range(5)) < 1
+    assert min(float(python(timed)) for _ in range(5)) < 3
 
 
 def test_the_stub_is_current() -> None:
@@ -115,7 +115,7 @@ def test_the_stub_serves_a_type_checker(tmp_path: Path) -> None:
     good, bad = f"{head}    return ops.softmax(x, -1).reshape(2, 3) + 1\n", f'{head}    return ops.softmax(x, "one")\n'
     for text, status in ((good, 0), (bad, 1)):
         (tmp_path / "example.py").write_text(text)
-        command = [sys.executable, "-m", "mypy", "--follow-imports=silent", str(tmp_path / "example.py")]
+        command = [sys.executable, "-m", "mypy", "--follow-imports=silent", "--no-site-packages", "example.py"]
         environment = {**os.environ, "MYPYPATH": str(SOURCE)}
         done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
         assert done.returncode == status, done.stdout + done.stderr

@@ -77,7 +77,7 @@ def check_seed(seed: int) -> Outcome:
 
 
 def shrink(program: Program, outcome: Outcome, on_iree: bool) -> tuple[Program, Outcome]:
-    """The smallest program found in some seconds that fails in the same way."""
+    """Find the smallest program, in some seconds, that fails in the same way."""
     end = time.monotonic() + SHRINK_SECONDS
     goes_on = True
     while goes_on:
@@ -113,7 +113,7 @@ Call = tuple[list[Any], Any, list[Tensor], list[Tensor]]
 
 
 def expected_calls(program: Program, mode: Any = None) -> list[Call]:
-    """What eager PyTorch does, perhaps under a mode, up to the first call that it does not take."""
+    """Run the calls in eager PyTorch, perhaps under a mode, up to the first one that it refuses."""
     model = program.model()
     found: list[Call] = []
     for i in range(len(program.calls)):

@@ -21,7 +21,7 @@ SHAPES = [(), (1,), (4,), (3,), (3, 4), (4, 3), (2, 3), (3, 1), (1, 4), (2, 3, 4
 
 
 def data(key: int, shape: tuple[int, ...], dtype: str = "float32") -> Tensor:
-    """The same tensor for the same key, wherever it is made; every seventh has NaN and infinities in it."""
+    """Make the same tensor for the same key, wherever it is made; every seventh has NaN and infinities in it."""
     generator = torch.Generator().manual_seed(key)
     values = torch.randint(-12, 13, shape, generator=generator)
     kind = getattr(torch, dtype)
@@ -49,7 +49,7 @@ class Program:
     dynamic: bool = False
 
     def source(self) -> str:
-        """The class `Model`."""
+        """Write the class `Model`."""
         lines = ["class Model(nn.Module):", "    def __init__(self):", "        super().__init__()"]
         lines += [f"        {line}" for line in self.init]
         lines += ["", "    def forward(self, x0, x1, more):"]
@@ -57,24 +57,24 @@ class Program:
         return "\n".join([*lines, f"        return {self.result}", ""])
 
     def text(self) -> str:
-        """The program with its calls, to be read."""
+        """Write the program with its calls, to be read."""
         calls = [f"call{i} = {call}" for i, call in enumerate(self.calls)]
         return "\n".join([self.source(), f"dynamic = {self.dynamic}", *calls])
 
     def model(self) -> nn.Module:
-        """A fresh model."""
+        """Make a fresh model."""
         scope = names()
         exec(self.source(), scope)
         found: nn.Module = scope["Model"]()
         return found
 
     def arguments(self, i: int) -> tuple[Any, ...]:
-        """The arguments of a call, made anew."""
+        """Make the arguments of a call anew."""
         found: tuple[Any, ...] = eval(self.calls[i], names())
         return found
 
     def smaller(self) -> list[Program]:
-        """This program with one thing less, largest steps first."""
+        """List this program with one thing less, largest steps first."""
         found = []
         for size in (8, 4, 2, 1):
             for at in range(0, len(self.body), size):
@@ -98,7 +98,7 @@ class Program:
 
 
 def names() -> dict[str, Any]:
-    """What the source of a program refers to."""
+    """Return what the source of a program refers to, by name."""
     return {"torch": torch, "nn": nn, "data": data, "Pair": Pair}
 
 
@@ -139,7 +139,7 @@ class Grower:
         return f"{found}.float()"
 
     def fitting(self, target: str) -> str:
-        """A tensor or number that can be added to another in place."""
+        """Find a tensor or number that can be added to another in place."""
         shape = self.value(target).shape
         for _ in range(6):
             found = self.any()
@@ -174,7 +174,7 @@ def _index(g: Grower, tensor: str) -> str:
 
 
 def _with(template: str) -> Any:
-    """A line from a template: {t} is a tensor, {f} one of floats, {o} one that fits it, {i} an index, {d} a dim."""
+    """Make a line of a template: {t} is a tensor, {f} one of floats, {o} one that fits it, {i} an index, {d} a dim."""
 
     def make(g: Grower) -> str:
         t = g.floating() if "{f}" in template else g.any()
@@ -243,7 +243,7 @@ REGIONS = [
 
 
 def _state(g: Grower, i: int) -> str:
-    """A line of `__init__` that makes a tensor of the model, of its own or a view of another."""
+    """Make a line of `__init__` that creates a tensor of the model, of its own or a view of another."""
     roll, key = g.random.random(), g.random.randrange(1 << 20)
     shape, dtype = g.random.choice(SHAPES), g.random.choice(DTYPES)
     made = f"data({key}, {shape}, {dtype!r})"
@@ -267,7 +267,7 @@ def _state(g: Grower, i: int) -> str:
 
 
 def state_names(line: str) -> list[str]:
-    """The tensors that a line of `__init__` makes."""
+    """List the tensors that a line of `__init__` makes."""
     name = line.split("'")[1] if line.startswith("self.register_buffer") else line[5:].split(" =")[0]
     return [f"self.{name}['u']", f"self.{name}['list'][0]", f"self.{name}['list'][1][0]"] if name[0] == "d" else [
         f"self.{name}"
@@ -289,7 +289,7 @@ def _input(g: Grower, rank_first: int | None) -> str:
 
 
 def grow(seed: int) -> Program:
-    """The program of a seed."""
+    """Grow the program of a seed."""
     g = Grower(random.Random(seed))
     g.scope["self"] = nn.Module()
     init: list[str] = []
@@ -355,7 +355,7 @@ def _body(g: Grower, size: int, depth: int = 0) -> list[str]:
 
 
 def _region(g: Grower, head: str, depth: int) -> str:
-    """A block; its lines have been run once, under the same mode."""
+    """Make a block; its lines have been run once, under the same mode."""
     if head.startswith("if") and not g.value(head[3:-1]):
         return ""
     scope: dict[str, Any] = {}

@@ -42,7 +42,7 @@ def operator(name: str) -> Any:
 
 @cache
 def overloads() -> tuple[str, ...]:
-    """The overloads that we have a rule of any kind for, and that can be asked for something definite."""
+    """List the overloads that we have a rule of any kind for, and that can be asked for something definite."""
     names = sorted({*linalg_rules(), *decompositions(), *infer_rules()})
     return tuple(name for name in names if _is_asked(name))
 
@@ -80,11 +80,11 @@ class Case:
         return found
 
     def values(self) -> list[Any]:
-        """The arguments for PyTorch."""
+        """Make the arguments for PyTorch."""
         return [_value(a) for a in self.arguments]
 
     def call(self, values: Sequence[Any]) -> Any:
-        """What eager PyTorch gives."""
+        """Call eager PyTorch."""
         positional = [v for a, v in zip(self.schema.arguments, values, strict=True) if not a.kwarg_only]
         named = {a.name: v for a, v in zip(self.schema.arguments, values, strict=True) if a.kwarg_only}
         return operator(self.name)(*positional, **named)
@@ -118,7 +118,7 @@ def lowered_overloads() -> tuple[str, ...]:
 
 
 def generate(seed: int, pool: Sequence[str] | None = None) -> Case:
-    """The case of a seed."""
+    """Generate the case of a seed."""
     rng = Random(seed)
     return Generator(rng, rng.choice(pool or overloads())).case()
 
@@ -166,7 +166,7 @@ class Generator:
         return ALL if self.c.chance(0.6) else FLOATS
 
     def case(self) -> Case:
-        """Fixed arguments first, then what the schema leaves open."""
+        """Generate a case: fixed arguments first, then what the schema leaves open."""
         recipe = RECIPES.get(self.base)
         given = recipe(self.c, self.name) if recipe is not None else {}
         arguments = []

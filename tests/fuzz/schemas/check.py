@@ -57,7 +57,7 @@ def ask_with(case: Case, values: Sequence[Any]) -> Answer:
 
 
 def build(case: Case, answer: Answer, open_dims: Sequence[frozenset[int]] = ()) -> tuple[ModuleOp, list[torch.Tensor]]:
-    """A module with one function that calls the op, and the tensors to call it with.
+    """Build a module with one function that calls the op; return it and the tensors to call it with.
 
     `open_dims` are, for each tensor, the dims whose size is left to the run time.
     """
@@ -97,7 +97,7 @@ def build(case: Case, answer: Answer, open_dims: Sequence[frozenset[int]] = ()) 
 
 
 def _unpacked(builder: TorchBuilder, results: Sequence[SSAValue], answer: Answer, is_open: bool) -> list[SSAValue]:
-    """Lists as their elements, since only tensors leave a function."""
+    """Unpack lists to their elements, since only tensors leave a function."""
     from flambeau.dialects.torch.ops import ListUnpackOp
 
     flat: list[SSAValue] = []
@@ -149,7 +149,7 @@ def wrong_types(module: ModuleOp, answer: Answer) -> str:
 
 
 def truth(case: Case, values: Sequence[Any]) -> list[Any]:
-    """What eager PyTorch gives for the same floats in 64 bits; empty where it takes none."""
+    """Run eager PyTorch on the same floats in 64 bits; return nothing where it takes none."""
 
     def widened(value: Any) -> Any:
         if isinstance(value, list):
@@ -221,7 +221,7 @@ REFUSALS = (CompileError, Unsupported, InferenceError, EngineError)
 
 
 def check_case(case: Case) -> Outcome:
-    """What becomes of a case without an engine."""
+    """Check a case without an engine; return what became of it."""
     answer = ask(case)
     if answer.error and case.name not in rules() and case.name not in decompositions():
         return Outcome("rejected")
@@ -263,7 +263,7 @@ def _first(error: BaseException) -> str:
 
 
 def failed(stage: str, reason: str, case: Case) -> Outcome:
-    """A failure; cases of one overload are of one kind."""
+    """Make the outcome of a failure; cases of one overload are of one kind."""
     return Outcome("failed", f"{stage} {case.name}", f"{reason}\n{case}")
 
 
@@ -273,5 +273,5 @@ def check_seed(seed: int) -> Outcome:
 
 
 def describe(seed: int) -> str:
-    """The case of a seed as one line of Python."""
+    """Describe the case of a seed as one line of Python."""
     return str(generate(seed))

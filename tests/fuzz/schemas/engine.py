@@ -60,7 +60,7 @@ class Prepared:
 
 
 def case_of(seed: int) -> Case:
-    """The case of a seed, of an overload that can be lowered."""
+    """Generate the case of a seed, of an overload that can be lowered."""
     return cases.generate(seed, cases.lowered_overloads())
 
 
@@ -129,7 +129,7 @@ def _open(x: torch.Tensor, hidden: Sequence[frozenset[int]], at: int) -> TensorS
 
 
 def run_batch(seeds: Sequence[int], target: str) -> dict[int, Outcome]:
-    """What becomes of many cases."""
+    """Run many cases; map their seeds to what became of them."""
     outcomes: dict[int, Outcome] = {}
     ready: list[Prepared] = []
     for seed in seeds:
@@ -173,7 +173,7 @@ def _note(p: Prepared) -> str:
 
 
 def _child(ready: Sequence[Prepared]) -> Iterator[dict[str, Any]]:
-    """The lines that a child process writes: which case it is at, and what became of it."""
+    """Run cases in a child process; yield the lines that it writes: which case it is at, and what became of it."""
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -311,7 +311,7 @@ def _at_other_sizes(p: Prepared, program: Any) -> Outcome:
 def _resized(
     x: torch.Tensor, hidden: frozenset[int], sizes: dict[int, int], may_grow: bool, rng: Random
 ) -> torch.Tensor:
-    """A tensor with other sizes along its hidden dims; those that were equal stay so, mostly. Elements are repeated."""
+    """Change a tensor's sizes along its hidden dims, equal ones mostly alike; elements are repeated."""
     for dim in sorted(hidden):
         old = x.shape[dim]
         larger = (old + 1, old + 1, 2 * old) if may_grow else (old,)
@@ -326,7 +326,7 @@ def _resized(
 
 
 def _with(value: Any, tensors: Iterator[torch.Tensor]) -> Any:
-    """An argument with other tensors in it."""
+    """Replace the tensors in an argument."""
     if isinstance(value, list):
         return [_with(v, tensors) for v in value]
     return next(tensors) if isinstance(value, torch.Tensor) else value
@@ -344,7 +344,7 @@ _DONE: dict[tuple[str, int], dict[int, Outcome]] = {}
 
 
 def _check(seed: int, target: str) -> Outcome:
-    """The outcome of a seed: its whole batch is run when the first one is asked for."""
+    """Return the outcome of a seed: its whole batch is run when the first one is asked for."""
     first = seed - seed % BATCH
     key = (target, first)
     if key not in _DONE:

@@ -42,7 +42,7 @@ BUGS: tuple[EngineBug, ...] = (
 
 
 def known(target: str, case: Case, outcome: Outcome) -> Outcome:
-    """An outcome, or that it is a bug we know."""
+    """Replace the outcome of a bug that we know by one that says so."""
     if outcome.status not in BAD:
         return outcome
     for bug in BUGS:

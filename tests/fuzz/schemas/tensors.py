@@ -33,7 +33,7 @@ class TensorArgument:
     seed: int = 0
 
     def make(self) -> torch.Tensor:
-        """The tensor, the same one each time."""
+        """Make the tensor, the same one each time."""
         base = self._contents()
         return base if self.layout == "contiguous" else _laid_out(base, self.layout)
 
@@ -52,7 +52,7 @@ class TensorArgument:
         return torch.tensor(numbers, dtype=self.dtype).reshape(self.shape)
 
     def _rows(self, rng: Random) -> torch.Tensor:
-        """Indices that differ along every dim."""
+        """Make indices that differ along every dim."""
         count = math.prod(self.shape)
         if not self.shape or max(self.shape) > self.limit:
             return torch.tensor([rng.randrange(max(self.limit, 1)) for _ in range(count)]).reshape(self.shape)
@@ -183,7 +183,7 @@ class Chooser:
         return replace(found, values="plain") if found.dtype.is_complex else found
 
     def like(self, shape: Sequence[int]) -> tuple[int, ...]:
-        """A shape that broadcasts with another one, mostly."""
+        """Choose a shape that, mostly, broadcasts with another one."""
         draw = self.rng.random()
         new = list(shape)
         if draw < 0.6:
@@ -207,7 +207,7 @@ class Chooser:
         return [d - rank if self.chance(0.3) else d for d in chosen]
 
     def number(self) -> Any:
-        """A Python scalar."""
+        """Choose a Python scalar."""
         return self.rng.choice(
             (0, 1, 2, 3, -1, -2, 7, 0.0, 0.5, 1.0, -1.5, 2.0, 2.5, 1e-3, True, False, self.rng.randint(-9, 9))
         )

@@ -121,7 +121,7 @@ class Assignments(Expressions):
         self.bind("n", text, value)
 
     def rebind_number(self) -> None:
-        """A number that branches and loops change."""
+        """Rebind a number, as branches and loops change it."""
         names = [(n, v) for n, v in self.variables(Int) if n.startswith("n")]
         if not names:
             raise Dead
@@ -151,7 +151,7 @@ class Assignments(Expressions):
         self.bind("q", text, Bool(data, answer))
 
     def new_metadata(self) -> None:
-        """A tensor that changes its own shape."""
+        """Change the shape of a tensor in place."""
         text, value = self.viewed(self.view(*self.atom()), 30)
         name = self.name("v")
         # Some views of a tensor are that tensor, which others may know too.

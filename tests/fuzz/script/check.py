@@ -132,7 +132,7 @@ class Buffers(torch.nn.Module):
 
 
 def in_python(program: Program) -> Callable[..., Any]:
-    """The program as Python runs it."""
+    """Define the program in Python; return its entry."""
     names: dict[str, Any] = {"torch": torch, "Optional": Optional, "Tensor": torch.Tensor}
     exec(compile(program.source, "<program>", "exec"), names)
     if not program.buffers:
@@ -142,7 +142,7 @@ def in_python(program: Program) -> Callable[..., Any]:
 
 
 def in_torchscript(program: Program) -> Any:
-    """The program as TorchScript compiles it."""
+    """Compile the program by TorchScript."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if not program.buffers:
@@ -190,7 +190,7 @@ def observe(run: Callable[..., Any], program: Program, *, writes: bool = True) -
 
 
 def expected(program: Program) -> list[Observed]:
-    """What PyTorch says, both ways."""
+    """Run the program in PyTorch both ways, in Python and in TorchScript; Rejected where it refuses."""
     try:
         with Watch():
             plain = observe(in_python(program), program)
@@ -244,7 +244,7 @@ def _is_close(x: Any, y: Any, tolerance: float) -> bool:
 
 @contextmanager
 def time_limit(seconds: int = SECONDS) -> Iterator[None]:
-    """A program that hangs fails like any other."""
+    """Raise TimeoutError after so many seconds, so that a program that hangs fails like any other."""
 
     def stop(signal_number: int, frame: FrameType | None) -> None:
         raise TimeoutError(f"not done after {seconds} s")
@@ -259,7 +259,7 @@ def time_limit(seconds: int = SECONDS) -> Iterator[None]:
 
 
 def runs(program: Program) -> Iterator[tuple[str, Callable[[], Callable[..., Any]]]]:
-    """The stages: their names, and what makes the program as it is behind them."""
+    """Yield the names of the stages, and functions that make the program as it is behind them."""
     bounds = ExampleArgs.of(tuple(inputs(program.arguments, 0))).bounds
     state: dict[str, Any] = {}
 
@@ -307,7 +307,7 @@ def check(program: Program) -> Outcome:
 
 
 def check_stages(program: Program) -> Iterator[Outcome]:
-    """What became of a program at each stage."""
+    """Check a program at each stage; yield what became of it."""
     try:
         with time_limit():
             wanted = expected(program)
@@ -334,7 +334,7 @@ def check_stages(program: Program) -> Iterator[Outcome]:
 
 
 def refused(error: CompileError, stage: str) -> Outcome:
-    """A program that was not compiled: one documented reason suffices, as others may follow from it."""
+    """Make the outcome of a program that was not compiled: one documented reason suffices, as others may follow."""
     for diagnostic in error.diagnostics:
         if DOCUMENTED.search(diagnostic.reason):
             return Outcome("refused alone" if stage in ON_TOP else "refused", stage, diagnostic.reason)

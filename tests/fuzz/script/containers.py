@@ -132,7 +132,7 @@ class Containers(Assignments):
         return List(element, length, a.is_exact and b.is_exact)
 
     def new_parts(self) -> None:
-        """A list of views: unbind, split, chunk."""
+        """Bind a list of views: unbind, split, chunk."""
 
         def make() -> None:
             text, value = self.viewed(self.atom(where=lambda t: t.meta.dim() > 0), 20)

@@ -128,7 +128,7 @@ class Expressions:
     # --- Expressions ---
 
     def evaluated(self, text: str, **more: Any) -> Any:
-        """What an expression gives on the meta device; Dead where PyTorch does not accept it."""
+        """Evaluate an expression on the meta device; Dead where PyTorch does not accept it."""
         names: dict[str, Any] = {"torch": torch, "self": _Self(self.buffers), **more}
         for block in self.blocks:
             for name, value in block.scope.items():
@@ -140,7 +140,7 @@ class Expressions:
             raise Dead(text) from error
 
     def tensor_of(self, text: str, base: Tensor | None = None, *, certain: bool = True) -> Tensor:
-        """What an expression is: a part of `base`, or something new."""
+        """Describe the tensor that an expression gives: a part of `base`, or something new."""
         meta = self.evaluated(text)
         if not isinstance(meta, torch.Tensor) or meta.numel() > MAX_ELEMENTS or meta.dim() > MAX_DIMS:
             raise Dead(text)
@@ -189,7 +189,7 @@ class Expressions:
         return found[max(self.random.randrange(len(found)), self.random.randrange(len(found)))]
 
     def index(self, size: int) -> str:
-        """A valid index of a dim."""
+        """Choose a valid index of a dim."""
         ints = [n for n, v in self.variables(Int) if v.sample >= 0]
         if ints and self.chance(35):
             name = self.pick(ints)
@@ -197,7 +197,7 @@ class Expressions:
         return str(self.number(-size, size - 1))
 
     def view(self, text: str, value: Tensor) -> Path:
-        """A view of a tensor."""
+        """Choose a view of a tensor."""
 
         def make() -> Path:
             suffix = self.weighted(VIEWS)(self, value.meta)
@@ -210,7 +210,7 @@ class Expressions:
         return self.retry(make)
 
     def viewed(self, start: Path, percent: int = 60) -> Path:
-        """A tensor behind some views."""
+        """Apply up to three views to a tensor."""
         path = start
         for _ in range(3):
             if not self.chance(percent):
@@ -239,7 +239,7 @@ class Expressions:
         return self.retry(make)
 
     def called(self) -> Path:
-        """A call of a helper."""
+        """Call a helper."""
         if not self.helpers:
             raise Dead
         helper = self.pick(self.helpers)
@@ -268,7 +268,7 @@ class Expressions:
         return self.retry(make)
 
     def like(self, wanted: Tensor) -> Path:
-        """An expression of the same shape and dtype."""
+        """Choose an expression of the same shape and dtype."""
         same = [p for p in self.places() if p[1].key == wanted.key]
         kind = self.weighted([(4, "atom"), (3, "value"), (3, "view"), (1, "full")])
         if kind == "atom" and same:
@@ -307,7 +307,7 @@ class Expressions:
         return text
 
     def integer(self, *, known: bool = False) -> tuple[str, Int]:
-        """A small whole number."""
+        """Choose a small whole number."""
         ints = [(n, v) for n, v in self.variables(Int) if v.is_known or not known]
         kind = self.weighted([(3, "constant"), (4, "size"), (4, "variable"), (2, "length")])
         if kind == "variable" and ints:
@@ -335,7 +335,7 @@ class Expressions:
     # --- Conditions ---
 
     def condition(self) -> tuple[str, bool, bool | None]:
-        """A condition, whether it depends on data, and what it gives where that is known."""
+        """Choose a condition; return also whether it depends on data, and what it gives where that is known."""
         kinds = [(1, "constant"), (4, "number"), (5, "data"), (1, "not"), (1, "both"), (2, "variable"), (1, "query")]
         kind = self.weighted(kinds)
         flags = self.variables(Bool)

@@ -42,7 +42,7 @@ class Generator(Statements):
         return f"({', '.join([*items, self.total()])})"
 
     def total(self) -> str:
-        """A number that depends on much of the program."""
+        """Write a number that depends on much of the program."""
         texts = [
             f"{p}.sum()" if v.meta.dtype is FLOAT else f"{p}.sum() * 0.5" for p, v in self.places() if self.chance(60)
         ]
@@ -54,7 +54,7 @@ class Generator(Statements):
         self.emit(f"return ({', '.join([*items, self.total()])})")
 
     def helper(self) -> None:
-        """A small function that the program calls."""
+        """Define a small function that the program calls."""
         self.helpers_open = True
         name = f"g{len(self.helpers)}"
         kept = len(self.lines)
@@ -115,5 +115,5 @@ class Generator(Statements):
 
 
 def generate(random: Random) -> Program:
-    """A random program."""
+    """Generate a random program."""
     return Generator(random).program()

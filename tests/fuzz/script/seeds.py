@@ -25,13 +25,13 @@ def check_seed(seed: int) -> campaign.Outcome:
 
 
 def text(program: Program) -> str:
-    """A program, and the arguments that it takes."""
+    """Write a program, and the arguments that it takes."""
     shapes = ", ".join(f"{tuple(s.shape)} {str(s.dtype).removeprefix('torch.')}" for s in program.arguments)
     return f"{program.source}\narguments: {shapes}"
 
 
 def describe(seed: int) -> str:
-    """The program of a seed."""
+    """Write the program of a seed."""
     return text(generate(Random(seed)))
 
 

@@ -11,7 +11,7 @@ from fuzz.script.variables import Program
 
 
 def shrink(program: Program, fails: Callable[[Program], bool], attempts: int = 600) -> Program:
-    """The smallest program found that still fails."""
+    """Find the smallest program that still fails."""
     at, progress = 0, False
     candidates = list(smaller(program))
     for _ in range(attempts):
@@ -72,7 +72,7 @@ def _drop(node: ast.AST) -> list[ast.AST] | None:
 
 
 def _unwrap(node: ast.AST) -> list[ast.AST] | None:
-    """The body of a branch or loop instead of it."""
+    """Replace a branch or loop by its body; None for other nodes."""
     return list(node.body) if isinstance(node, ast.If | ast.For | ast.While) else None
 
 
@@ -110,7 +110,7 @@ def _last(node: ast.AST) -> list[ast.AST] | None:
 
 
 def _shorter(index: int) -> Callable[[ast.AST], list[ast.AST] | None]:
-    """A tuple or list without one element."""
+    """Make a step that drops one element of a tuple or list."""
 
     def take(node: ast.AST) -> list[ast.AST] | None:
         if isinstance(node, ast.Tuple | ast.List) and isinstance(node.ctx, ast.Load) and len(node.elts) > index + 1:

@@ -115,7 +115,7 @@ class Statements(Containers):
             self.define(shared[0], Tensor(meta, a.roots | b.roots, certain))
 
     def snapshot(self) -> list[tuple[Any, dict[str, Any]]]:
-        """What containers are before a branch that is never taken."""
+        """Record what containers are before a branch that is never taken."""
         values = [v for _, v in self.variables(object) if isinstance(v, List | Dict)]
         return [(v, {**vars(v), **({"keys": list(v.keys)} if isinstance(v, Dict) else {})}) for v in values]
 
@@ -124,7 +124,7 @@ class Statements(Containers):
             vars(value).update(before)
 
     def bind_list_in_branch(self) -> None:
-        """A list that is one or another."""
+        """Bind one of two lists, by a condition."""
         lists = self.variables(List)
         pairs = [
             (a, b, x, y)
@@ -238,7 +238,7 @@ class Statements(Containers):
             self.loop_body(exits)
 
     def growing_loop(self) -> None:
-        """A tensor that a loop makes longer; how long it is in the end may depend on data."""
+        """Make a tensor longer in a loop; how long it is in the end may depend on data."""
         base, value = self.atom(where=lambda t: t.meta.dim() > 0 and t.meta.dtype is FLOAT)
         if self.times > 1 or not 0 < value.meta.numel() <= MAX_ELEMENTS // 2:
             raise Dead

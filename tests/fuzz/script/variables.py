@@ -168,7 +168,7 @@ def is_data_int(value: Int) -> bool:
 
 
 def sample(value: Any) -> Any:
-    """A variable while expressions are tried out."""
+    """Return the stand-in for a variable while expressions are tried out."""
     if isinstance(value, Tensor):
         return value.meta
     if isinstance(value, Int):

@@ -31,7 +31,7 @@ def _file() -> Path:
 
 
 def mutated(seed: int, texts: tuple[Text, ...]) -> str:
-    """The text that a seed stands for; half are of the torch dialect, which goes on to passes and lowerings."""
+    """Mutate the text that a seed stands for; half are of the torch dialect, which goes on to passes and lowerings."""
     r = Random(seed)
     level = r.choice(["raw", "raw", "torch", *LEVELS[2:]])
     text = r.choice([t for t in texts if t.level == level])
@@ -104,7 +104,7 @@ def check_seed(seed: int) -> Outcome:
 
 @cache
 def warm() -> tuple[Text, ...]:
-    """The texts; each is read once, so that nothing is imported while the clock runs."""
+    """Load the texts and read each once, so that nothing is imported while the clock runs."""
     texts = corpus()
     for text in texts:
         check_text(text.text)
@@ -121,6 +121,6 @@ def warm() -> tuple[Text, ...]:
 
 
 def describe(seed: int) -> str:
-    """The end of a text, for reports."""
+    """Return the two ends of a seed's text, for reports."""
     text = mutated(seed, corpus())
     return text if len(text) < 3000 else text[:1500] + "\n[...]\n" + text[-1500:]

@@ -132,7 +132,7 @@ def corpus(exported: int = len(EXPORTED), scripted: int = len(SCRIPTED)) -> tupl
 
 
 def _levels(raw: Callable[[], flambeau.Module]) -> list[Text]:
-    """A program at every level that it reaches; it is imported anew for each, as lowering rewrites it."""
+    """Compile a program to every level that it reaches; it is imported anew for each, as lowering rewrites it."""
     found = []
     for level in LEVELS:
         try:

@@ -47,12 +47,12 @@ Tokens = list[tuple[str, int, int]]
 
 
 def tokens(text: str) -> Tokens:
-    """The kind, the start and the end of each token."""
+    """List the kind, the start and the end of each token."""
     return [(m.lastgroup or "", m.start(), m.end()) for m in _TOKEN.finditer(text)]
 
 
 def replace_by_kind(r: Random, text: str, other: str) -> str:
-    """A token becomes another of its kind, from this text, another one, or the lists above."""
+    """Replace a token by another of its kind, from this text, another one, or the lists above."""
     found = tokens(text)
     if not found:
         return text
@@ -139,7 +139,7 @@ def lines(r: Random, text: str, other: str) -> str:
 
 
 def characters(r: Random, text: str, other: str) -> str:
-    """A character deleted, doubled, replaced or put in."""
+    """Delete, double, replace or insert a character."""
     if not text:
         return text
     at = r.randrange(len(text))
@@ -153,13 +153,13 @@ def truncate(r: Random, text: str, other: str) -> str:
 
 
 def brackets(r: Random, text: str, other: str) -> str:
-    """A bracket or a quote that nobody closes, or many of them."""
+    """Insert a bracket or a quote that nobody closes, or many of them."""
     at = r.randrange(len(text) + 1)
     return text[:at] + r.choice('(){}[]<>"') * r.choice([1, 1, 2, 300, 2000]) + text[at:]
 
 
 def nest(r: Random, text: str, other: str) -> str:
-    """The text, a type of it, or an attribute, very deep inside itself."""
+    """Nest the text, a type of it, or an attribute very deep inside itself."""
     depth = r.choice([3, 50, 400, 3000])
     match r.randrange(4):
         case 0:

@@ -20,7 +20,8 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     name = metafunc.function.__name__
-    everywhere = name not in LINALG_ONLY
+    # Properties are those of the loop nests' own algorithms.
+    everywhere = name not in LINALG_ONLY and not metafunc.module.__name__.endswith("_properties")
     chosen = [t for t in TARGETS if t == TARGETS[0] or (everywhere and _is_chosen(metafunc, name, t))]
     metafunc.parametrize("target", chosen, indirect=True)
 
@@ -32,8 +33,8 @@ def _is_chosen(metafunc: pytest.Metafunc, name: str, target: str) -> bool:
 
 
 @pytest.fixture(autouse=True)
-def target(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, _fast_compiler: None) -> str:
-    """What `check` lowers to."""
+def target(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Set the target that `check` lowers to."""
     name: str = request.param
     reason = expected_failure(name, request.node.nodeid)
     if reason is not None:

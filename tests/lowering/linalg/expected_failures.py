@@ -28,6 +28,7 @@ EXPECTED: dict[str, dict[str, str]] = {
         "test_doubles_and_complex_numbers": _F64,
         "test_fills_in_every_dtype": _F64,
         "test_hashes_of_floats": _F64,
+        "test_quantisation_that_is_chosen_while_the_program_runs": _F64,
         "test_softmax_of_scalars_empty_tensors_and_other_dtypes": _F64,
         "test_powers": _WIDE,
         "test_casts[": _F64,

@@ -224,3 +224,21 @@ def test_plain_convolution_and_relu_is_fill_named_convolution_and_one_loop() -> 
     module = check(lambda x, w: F.relu(F.conv2d(x, w)), ramp(2, 3, 6, 6), ramp(4, 3, 3, 3), dynamic=True)
     names = [op.name for op in module.op.walk() if op.name.startswith("linalg.") and op.name != "linalg.yield"]
     assert names == ["linalg.fill", "linalg.conv_2d_nchw_fchw", "linalg.generic"]
+
+
+def test_windows_are_added_up_where_they_overlap() -> None:
+    check_all(
+        [
+            case(F.fold, ramp(2, 12, 20), output_size=(5, 6), kernel_size=2),
+            case(F.fold, ramp(2, 18, 6), output_size=(7, 6), kernel_size=3, padding=(2, 1), dilation=2, stride=(3, 2)),
+            case(F.fold, ramp(6, 4), output_size=(4, 7), kernel_size=(1, 2), stride=(3, 5)),
+            case(F.fold, ramp(1, 4, 25), output_size=4, kernel_size=2, padding=3, stride=1, dilation=5),
+            case(F.fold, ramp(1, 8, 12, dtype=torch.bfloat16), output_size=(4, 5), kernel_size=2),
+            case(F.fold, ramp(1, 8, 12, dtype=torch.complex64), output_size=(4, 5), kernel_size=2),
+            case(F.fold, ramp(1, 8, 12) > 0, output_size=(4, 5), kernel_size=2),
+        ]
+    )
+
+
+def test_windows_of_as_many_images_as_the_run_time_says() -> None:
+    check(lambda x: F.fold(x, (5, 6), 2), ramp(3, 8, 20), dynamic=True)

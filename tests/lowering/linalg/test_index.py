@@ -28,7 +28,7 @@ def ints(*values: Any, dtype: torch.dtype = torch.int64) -> torch.Tensor:
 
 
 def fails_at_run_time(function: Function, good: tuple[torch.Tensor, ...], bad: tuple[torch.Tensor, ...]) -> None:
-    """`function` compiles and runs with the good inputs, and says that an index is out of range for the bad ones."""
+    """Assert that the good inputs run, and that the bad ones raise that an index is out of range."""
     run = flambeau.load(check(function, *good), engine="iree", profile="quick", device="local-sync")
     with pytest.raises(RunError, match="index out of range"):
         run(*bad)
@@ -72,6 +72,38 @@ def test_embedding_bags(mode: str, dynamic: bool) -> None:
             )
         )
     check_all(cases, dynamic=dynamic)
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_embedding_bags_of_other_dtypes_and_sizes(mode: str) -> None:
+    narrow = {"dtype": torch.int32}
+    indices, offsets = ints(1, 2, 4, 0, 4, **narrow), ints(0, 0, 3, **narrow)
+    check_all(
+        [
+            (lambda w, i, o: F.embedding_bag(i, w, o, mode=mode), (torch.randn(5, 3).double(), indices, offsets)),
+            (lambda w, i, o: F.embedding_bag(i, w, o, mode=mode), (torch.randn(5, 1).bfloat16(), indices, offsets)),
+            (lambda w, i, o: F.embedding_bag(i, w, o, mode=mode), (torch.randn(5, 17), indices, ints(0, **narrow))),
+            (
+                lambda w, i, o: F.embedding_bag(i, w, o, mode=mode),
+                (torch.randn(5, 3), indices[:0], ints(0, 0, **narrow)),
+            ),
+            (
+                lambda w, i, o: F.embedding_bag(i, w, o, mode=mode, padding_idx=-1),
+                (torch.randn(5, 3), indices, offsets),
+            ),
+        ]
+    )
+
+
+@pytest.mark.parametrize("offsets", [ints(0, 6), ints(1, 2)], ids=["behind", "before"])
+def test_offsets_of_bags_are_guarded(offsets: torch.Tensor) -> None:
+    weight, indices = torch.randn(5, 3), ints(1, 2, 4, 0, 4)
+    module = flambeau.compile(lambda w, i, o: F.embedding_bag(i, w, o, mode="sum"), (weight, indices, ints(0, 3)))
+    run = flambeau.load(module, engine="iree", profile="quick", device="local-sync")
+    with pytest.raises(Exception, match="offsets must"):
+        run(weight, indices, offsets)
+    with pytest.raises(Exception, match="index out of range"):
+        run(weight, indices + 1, ints(0, 3))
 
 
 @pytest.mark.parametrize("dynamic", [False, True])
@@ -233,3 +265,24 @@ def test_masks_of_dynamic_size() -> None:
     run = flambeau.load(module, engine="iree", profile="quick", device="local-sync")
     more, mask = ramp(70, 3), torch.arange(70) % 9 == 4
     assert torch.equal(run(more, mask)[0], more[mask])
+
+
+@pytest.mark.engine
+def test_counts_of_numbers() -> None:
+    x, w = torch.tensor([3, 0, 3, 1, 7]), torch.rand(5)
+    cases: list[Any] = [
+        (torch.bincount, (x,)),
+        (lambda x: torch.bincount(x, minlength=12), (x.int(),)),
+        (lambda x: torch.bincount(x, minlength=4), (x[:0],)),
+        (lambda x: torch.bincount(x), (x[:0],)),
+        (torch.bincount, (x, w)),
+        (torch.bincount, (x.to(torch.uint8), w.double())),
+        (torch.bincount, (x, w.half())),
+        (lambda x, i: torch.tensor_split(x, i), (torch.arange(20).reshape(5, 4), torch.tensor([1, 3]))),
+        (lambda x, i: torch.tensor_split(x, i, 1), (torch.arange(20).reshape(5, 4), torch.tensor([0, 2, 9]))),
+    ]
+    check_all(cases)
+    check_all([(torch.bincount, (x, w))], dynamic=True)
+    run = flambeau.load(flambeau.compile(torch.bincount, (x,)), profile="quick")
+    with pytest.raises(RuntimeError, match="non-negative"):
+        run(torch.tensor([3, 0, -1, 1, 7]))

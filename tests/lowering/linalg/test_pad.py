@@ -78,6 +78,25 @@ def test_reflect_replicate_circular_in_each_rank() -> None:
     check_all(cases)
 
 
+@pytest.mark.parametrize("mode", ["reflect", "replicate", "circular"])
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_rows_of_each_dtype_are_padded(mode: str, dynamic: bool) -> None:
+    x = torch.arange(24).reshape(2, 3, 4)
+    kinds = (torch.float64, torch.float16, torch.bfloat16, torch.uint8, torch.int64, torch.complex64)
+    check_all(
+        [
+            *((lambda x: F.pad(x, (2, 1), mode=mode), (x.to(kind),)) for kind in kinds),
+            # PyTorch reflects and replicates no truth values.
+            *([(lambda x: F.pad(x > 3, (1, 2), mode=mode), (x,))] if mode == "circular" else []),
+            (lambda x: F.pad(x, (0, 3), mode=mode), (x.float(),)),
+            (lambda x: F.pad(x, (-1, 2), mode=mode), (x.float(),)),
+            (lambda x: F.pad(x, (1, 2, 2, 1), mode=mode), (x[None].float(),)),
+            (lambda x: F.pad(x, (1, 0, 0, 0), mode=mode), (x[None, :, :1].float(),)),
+        ],
+        dynamic=dynamic,
+    )
+
+
 def test_padding_ops_by_their_own_names() -> None:
     aten = torch.ops.aten
     check_all(

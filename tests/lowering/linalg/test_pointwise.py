@@ -8,23 +8,13 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from edge_values import EDGES, every, pairs
 from support import check, check_all
 
 import flambeau
 from flambeau import torchscript
 
 NAN, INF = float("nan"), float("inf")
-EDGES = torch.tensor([0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.5, -2.5, 1e-8, -1e-8, 88.0, -88.0, INF, -INF, NAN])
-INTS = torch.tensor([0, 1, -1, 2, -2, 3, -3, 7, -7, 127, -128, 2**31 - 1, -(2**31)], dtype=torch.int64)
-
-
-def pairs(values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Every value with every other."""
-    return values.repeat_interleave(len(values)), values.repeat(len(values))
-
-
-def every(functions: list[Callable[..., Any]], *inputs: torch.Tensor, **options: Any) -> None:
-    check_all([(f, inputs) for f in functions], **options)
 
 
 def test_functions_of_one_number_on_edge_values() -> None:
@@ -70,22 +60,6 @@ def test_what_does_not_fit_an_integer_is_the_least_one() -> None:
     x = torch.tensor([NAN, INF, -INF, 3e9, -3e9, 2.0**31, -(2.0**31), 2147483520.0, -1.5])
     every([lambda v: v.to(torch.int32)], x)
     every([lambda v: torch.zeros_like(v).log().to(torch.int32)], torch.zeros(3))
-
-
-def test_activations_match_eager() -> None:
-    x = torch.linspace(-6, 6, 37)
-    every(
-        [
-            F.relu, F.relu6, F.gelu, lambda v: F.gelu(v, approximate="tanh"), F.silu, F.mish, F.elu, F.celu, F.selu,
-            F.softplus, F.logsigmoid, F.hardtanh, F.hardsigmoid, F.hardswish, F.hardshrink, F.softshrink, F.softsign,
-            F.tanhshrink, F.leaky_relu, lambda v: F.threshold(v, 0.1, 20.0), lambda v: F.prelu(v, torch.tensor([0.2])),
-        ],
-        x,
-    )  # fmt: skip
-
-
-def test_relu_and_clamp_let_nan_through() -> None:
-    every([F.relu, lambda x: x.clamp(-1, 1), lambda x: x.clamp(min=0), lambda x: x.clamp(max=2.0), F.relu6], EDGES)
 
 
 def test_maximum_and_minimum_give_nan_but_fmax_and_fmin_do_not() -> None:
@@ -138,13 +112,6 @@ def test_powers() -> None:
     check(torch.pow, *pairs(torch.tensor([0.0, 1.0, -1.0, 2.0, -3.0, 0.5, -2.5, INF, -INF])))
 
 
-def test_comparisons_of_edge_values() -> None:
-    x, y = pairs(EDGES)
-    every([torch.eq, torch.ne, torch.lt, torch.le, torch.gt, torch.ge], x, y)
-    every([torch.eq, torch.lt, torch.ge], *pairs(INTS))
-    every([lambda v: v > 0, lambda v: v == 1, lambda v: v != 0.5], INTS)
-
-
 @pytest.mark.parametrize(
     "a", [torch.bool, torch.uint8, torch.int8, torch.int32, torch.int64, torch.float16, torch.float32]
 )
@@ -192,26 +159,6 @@ def test_uint8_is_unsigned_on_the_way_to_float() -> None:
     check(lambda v: v.to(torch.float32), torch.tensor([0, 1, 127, 128, 250, 255], dtype=torch.uint8))
 
 
-def test_bitwise_ops_and_shifts() -> None:
-    x, y = pairs(torch.tensor([0, 1, 5, -1, -8, 127, -128], dtype=torch.int32))
-    every([torch.bitwise_and, torch.bitwise_or, torch.bitwise_xor, lambda a, b: ~a], x, y)
-    every([lambda a: a << 3, lambda a: a >> 2, lambda a: a & 6], x)
-    every([torch.logical_and, torch.logical_or, torch.logical_xor, lambda a, b: a.bool() & b.bool()], x, y)
-
-
-def test_where_and_masked_fill_promote() -> None:
-    x = torch.randn(3, 4)
-    every(
-        [
-            lambda v: torch.where(v > 0, v, 0.0), lambda v: torch.where(v > 0, 1, 0),
-            lambda v: v.masked_fill(v > 0, -INF),
-            lambda v: torch.where(v > 0, v, torch.tensor(2.0)), lambda v: v.masked_fill(v[0] > 0, 3),
-            lambda v: torch.where(v > 0, v, torch.arange(4)),
-        ],
-        x,
-    )  # fmt: skip
-
-
 def test_broadcasting_static_and_dynamic() -> None:
     x, y, z = torch.randn(4, 1, 3), torch.randn(5, 1), torch.randn(())
     for dynamic in (False, True):
@@ -251,15 +198,6 @@ def test_zero_dims_and_no_elements() -> None:
     every([torch.exp, lambda v: v + 1, lambda v: v > 0], torch.empty(0, 3))
 
 
-def test_gradients_of_thresholds_promote_their_operands() -> None:
-    half, single = torch.tensor([1.0, 2.0, -3.0, 0.5]).half(), torch.tensor([0.1, -0.2, 0.3, float("nan")])
-    ops = (torch.ops.aten.hardshrink_backward, torch.ops.aten.softshrink_backward)
-    check_all([(lambda g, x, op=op: op(g, x, 0.2), pair) for op in ops for pair in ((half, single), (single, half))])
-    check(lambda g, x: torch.ops.aten.threshold_backward(g, x, 0.2), single, half)
-    with pytest.raises(flambeau.CompileError, match="traces another dtype"):
-        check(lambda g, x: torch.ops.aten.threshold_backward(g, x, 0.2), half, single)
-
-
 def test_a_float_that_is_not_a_number_is_true() -> None:
     x = torch.tensor([float("nan"), 0.0, -0.0, float("inf"), -1e-6])
     check_all([(lambda x: x.to(torch.bool), (x.to(d),)) for d in (torch.float16, torch.bfloat16, torch.float32)])
@@ -290,18 +228,3 @@ def test_integers_to_a_negative_power_are_refused() -> None:
     place = torchscript.TensorPlaceholder([3], torch.int32)
     with pytest.raises(flambeau.CompileError, match="negative power"):
         torchscript.compile(torch.jit.script(Inverses()), [place], output_type="linalg-on-tensors")
-
-
-def test_operands_meet_in_the_dtype_that_they_are_compared_in() -> None:
-    """Integers and numbers are rounded to 16-bit floats before they are compared with some."""
-    x = torch.tensor([2147483646, 70000, 2049, 3], dtype=torch.int32)
-    y = torch.tensor([INF, INF, 2048.0, 3.0], dtype=torch.float16)
-    h = torch.tensor([0.1, 0.3], dtype=torch.float16)
-    check_all(
-        [
-            (lambda x, y: torch.eq(x, y), (x, y)),
-            (lambda x, y: x - y, (x[2:], y[2:])),
-            (lambda h: h == 0.1, (h,)),
-            (lambda h: h > 0.3, (h.bfloat16(),)),
-        ]
-    )

@@ -216,3 +216,18 @@ def test_a_single_window_that_does_not_reach_the_end() -> None:
             (lambda v: F.conv3d(v, torch.ones(4, 2, 2, 2, 2), stride=2), (v,)),
         ]
     )  # fmt: skip
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_windows_at_random_places(dynamic: bool) -> None:
+    pool2, pool3 = torch.ops.aten.fractional_max_pool2d, torch.ops.aten.fractional_max_pool3d
+    cases: list[Any] = [
+        (lambda x, s: pool2(x, [2, 3], [4, 2], s), (torch.randn(2, 3, 9, 8), torch.rand(2, 3, 2))),
+        (lambda x, s: pool2(x, [3, 3], [1, 5], s), (torch.randn(1, 2, 7, 9), torch.rand(1, 2, 2))),
+        (lambda x, s: pool3(x, [2, 2, 3], [3, 2, 2], s), (torch.randn(1, 2, 7, 6, 8), torch.rand(1, 2, 3))),
+    ]
+    if not dynamic:
+        cases.append((lambda x, s: pool2(x, [2, 2], [3, 3], s), (torch.randn(3, 6, 7), torch.rand(1, 3, 2))))
+        cases.append((lambda x, s: pool3(x, [2, 2, 2], [2, 3, 2], s), (torch.randn(2, 5, 6, 7), torch.rand(1, 2, 3))))
+    check_all(cases, dynamic=dynamic)

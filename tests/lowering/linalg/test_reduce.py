@@ -286,3 +286,17 @@ def test_hashes_of_integers() -> None:
 def test_hashes_of_floats() -> None:
     functions = [torch.hash_tensor, lambda x: torch.hash_tensor(x, 0, keepdim=True)]
     check_all(each(functions, torch.tensor([[1.5, -0.0], [float("inf"), 3.0]]), torch.ones(3, dtype=torch.float16)))
+
+
+@pytest.mark.engine
+def test_histograms_of_points() -> None:
+    points, weight = torch.randn(40, 2), torch.rand(40)
+    edges = torch.tensor([-1.0, 0.0, 0.5, 2.0]), torch.tensor([-2.0, 0.3, 1.0])
+    cases: list[Any] = [
+        (lambda x: torch.histogramdd(x, [4, 3]), (points,)),
+        (lambda x: torch.histogramdd(x, [4, 3], range=[-1.0, 1.0, -2.0, 2.0], density=True), (points,)),
+        (lambda x, w: torch.histogramdd(x, [3, 5], weight=w), (points, weight)),
+        (lambda x, a, b: torch.histogramdd(x, [a, b]), (points, *edges)),
+        (lambda x: torch.histogramdd(x[:, :1], [4]), (points,)),
+    ]
+    check_all(cases)  # PyTorch exports none of dynamic size

@@ -22,7 +22,7 @@ def ramp(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
 
 
 def spread(*shape: int, below: int) -> torch.Tensor:
-    """Indices below a limit, with repetitions, in no order."""
+    """Make indices below a limit, with repetitions, in no order."""
     count = torch.Size(shape).numel()
     return ((torch.arange(count) * 37 + 11) % 101 % below).reshape(shape)
 

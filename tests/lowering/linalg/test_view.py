@@ -80,7 +80,7 @@ def test_a_chain_of_views_is_no_copy() -> None:
 
 
 def _random_shape(count: int, generator: random.Random) -> list[int]:
-    """A way to write a number of elements as a shape, with some ones in it."""
+    """Write a number of elements as a shape, with some ones in it."""
     shape: list[int] = []
     while count > 1:
         factor = generator.choice([f for f in range(2, count + 1) if count % f == 0])

@@ -72,7 +72,7 @@ def expect(text: str, checks: str) -> None:
 
 
 def upstream(text: str) -> str:
-    """What the C++ parser and verifier make of a text."""
+    """Parse and verify a text by the C++ implementation, and print it."""
     pytest.importorskip("torch_mlir")
     from torch_mlir.dialects import torch as torch_dialect
     from torch_mlir.ir import Context, Module

@@ -22,6 +22,16 @@ FOURIER = """
 // CHECK-NOT: stablehlo.dot_general
 """
 
+LARGEST = """
+// CHECK: chlo.top_k(%{{.*}}, k = 2) : tensor<3x5xf32> -> (tensor<3x2xf32>, tensor<3x2xi32>)
+// CHECK-NOT: stablehlo.sort
+"""
+
+SMALLEST = """
+// CHECK: stablehlo.sort
+// CHECK-NOT: chlo.top_k
+"""
+
 WRITE = """
 // CHECK: stablehlo.dynamic_update_slice %args, %args_1
 """
@@ -34,6 +44,16 @@ SLICE = """
 def sort(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     values, indices = x.sort(dim=0, descending=True, stable=True)
     return values, indices
+
+
+def largest(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Select the two largest; a NaN comes first, whatever its sign is. Of equal elements, PyTorch takes any."""
+    values, indices = x.topk(2, 0)
+    return values, x.gather(0, indices)
+
+
+def smallest(x: torch.Tensor) -> torch.Tensor:
+    return x.topk(2, 0, largest=False)[0]
 
 
 def fourier(x: torch.Tensor) -> torch.Tensor:
@@ -56,11 +76,26 @@ WRITE_ARGS = (torch.zeros(2, 16, 4), torch.ones(2, 1, 4), torch.tensor(3))
     "function, args, target, patterns",
     [
         (sort, (X,), "stablehlo", SORT),
+        (largest, (X,), "stablehlo", LARGEST),
+        (largest, (X.copysign(torch.tensor(-1.0)),), "stablehlo", LARGEST),
+        (smallest, (X,), "stablehlo", SMALLEST),
+        (smallest, (X.to(torch.int64),), "stablehlo", SMALLEST),
+        (smallest, (X.nan_to_num(posinf=9.0).abs().to(torch.uint8),), "stablehlo", SMALLEST),
         (fourier, (X.nan_to_num(posinf=9.0),), "stablehlo", FOURIER),
         (write, WRITE_ARGS, "stablehlo", WRITE),
         (write, WRITE_ARGS, "linalg-on-tensors", SLICE),
     ],
-    ids=["sort", "fft", "cache write", "slice write"],
+    ids=[
+        "sort",
+        "largest",
+        "largest with negative NaN",
+        "smallest",
+        "of integers",
+        "of bytes",
+        "fft",
+        "cache write",
+        "slice write",
+    ],
 )
 def test_one_op_says_it(function: object, args: tuple[torch.Tensor, ...], target: str, patterns: str) -> None:
     module = flambeau.compile(function, args, output_type=target)

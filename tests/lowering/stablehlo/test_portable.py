@@ -18,16 +18,12 @@ from flambeau.testing.suites import load_suite
 mlir = pytest.importorskip("jax.extend.mlir")
 
 VERSION = "1.10.0"
-NOT_STATIC = frozenset(
-    {"item", "combinations", "masked_select", "unique", "unique_consecutive", "nonzero", "argwhere"}
-    | {f"special.{name}" for name in ("hermite_polynomial_h", "hermite_polynomial_he", "laguerre_polynomial_l")}
-    | {"special.legendre_polynomial_p"}
-)
-"""Results whose sizes are known when the program has run, a number as a result, and loops."""
+NOT_STATIC = frozenset({"item", "combinations", "masked_select", "unique", "unique_consecutive", "nonzero", "argwhere"})
+"""Results whose sizes are known when the program has run, and a number as a result."""
 
 
 def foreign(module: flambeau.Module) -> set[str]:
-    """The ops of a module that are neither StableHLO's nor what holds a program together."""
+    """Find the ops of a module that are neither StableHLO's nor what holds a program together."""
     own = ("stablehlo", "chlo", "func", "builtin")
     return {op.name for op in module.op.walk() if op.name.split(".")[0] not in own}
 
@@ -47,7 +43,7 @@ def test_a_model_is_a_portable_artefact(name: str) -> None:
 
 
 def compiled(case: Case) -> flambeau.Module | None:
-    """The first sample of a case; None where PyTorch or we do not take it."""
+    """Compile the first sample of a case; None where PyTorch or we do not take it."""
     torch.manual_seed(case.seed)
     sample = next(iter(case.samples()), None)
     if sample is None:
@@ -76,14 +72,15 @@ def failures(cases: Iterable[Case]) -> tuple[int, list[str]]:
 
 @pytest.mark.long
 def test_a_sample_of_the_op_cases_are_portable_artefacts() -> None:
+    """One case in 20; `--full-models` has them all."""
     cases = list(load_suite("ops", ["float32"]).cases.values())
-    count, bad = failures(cases[::10])
+    count, bad = failures(cases[::20])
     assert not bad
-    assert count > 50
+    assert count > 25
 
 
 @pytest.mark.full_models
-@pytest.mark.parametrize("suite, least", [("ops", 570), ("models", 160)])
+@pytest.mark.parametrize("suite, least", [("ops", 580), ("models", 160)])
 def test_every_case_is_a_portable_artefact(suite: str, least: int) -> None:
     count, bad = failures(load_suite(suite, ["float32"]).cases.values())
     print(f"{suite}: {count} artefacts")

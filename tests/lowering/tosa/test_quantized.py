@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import re
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
 import torch.ao.quantization.fx._decomposed  # registers the ops
+from support import Together
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -57,16 +60,32 @@ def ran(module: flambeau.Module, *inputs: Tensor) -> Any:
     return flambeau.load(module, profile="quick", device="local-sync")(*inputs)
 
 
-def check_step(model: Callable[..., Any], *inputs: Tensor, step: float = 1, **options: Any) -> str:
+def check_step(model: Callable[..., Any], *inputs: Tensor, **options: Any) -> str:
     """Compile for TOSA and run; the result is at most a step from eager's. Gives the text of the program."""
     module = lowered(model, *inputs, **options)
-    found, wanted = ran(module, *inputs), model(*inputs)
+    assert_within_a_step(ran(module, *inputs), model(*inputs))
+    return str(module)
+
+
+def assert_within_a_step(found: Tensor, wanted: Tensor) -> None:
     assert found.dtype == wanted.dtype
     assert found.shape == wanted.shape
-    assert (found.double() - wanted.double()).abs().max() <= step * 1.0001
+    assert (found.double() - wanted.double()).abs().max() <= 1.0001
     # Rounding differs where a result lies between two steps, which is rare.
     assert (found != wanted).double().mean() < 0.02
-    return str(module)
+
+
+class Steps(Together):
+    """Models that are compiled together; each is checked as by `check_step`."""
+
+    def __init__(self, models: Mapping[str, tuple[Callable[..., Any], Tensor]]) -> None:
+        super().__init__({name: partial(lowered, model, x) for name, (model, x) in models.items()})
+        self.models = models
+
+    def check(self, name: str) -> str:
+        model, x = self.models[name]
+        assert_within_a_step(self[name](x), model(x))
+        return str(self.modules[name])
 
 
 def ops_of(text: str) -> list[str]:
@@ -244,18 +263,20 @@ class Then(nn.Module):
 
 
 def integer_part(text: str) -> str:
-    """The lines after the input is quantised."""
+    """Return the lines after the input is quantised."""
     lines = text.splitlines()
     last = max(i for i, line in enumerate(lines) if "xf32>" in line)
     return "\n".join(lines[last + 1 :])
 
 
+LINEARS = list(itertools.product((True, False), (0, 9), (True, False)))
+LINEAR = Steps({str(options): (Then(Dense(8, 5, *options)), X) for options in LINEARS})
+
+
 @pytest.mark.engine
-@pytest.mark.parametrize("per_channel", [True, False])
-@pytest.mark.parametrize("zero", [0, 9])
-@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize(("per_channel", "zero", "bias"), LINEARS)
 def test_linear_is_a_matmul_of_8_bits_and_a_rescale(per_channel: bool, zero: int, bias: bool) -> None:
-    text = check_step(Then(Dense(8, 5, per_channel, zero, bias)), X)
+    text = LINEAR.check(str((per_channel, zero, bias)))
     assert re.search(r"tosa\.matmul .*xi8>.*xi8>.* -> tensor<1x6x5xi32>", text)
     assert f"per_channel = {str(per_channel).lower()}" in text
     assert ops_of(text).count("rescale") == 1
@@ -263,23 +284,30 @@ def test_linear_is_a_matmul_of_8_bits_and_a_rescale(per_channel: bool, zero: int
     assert "f32" not in integer_part(text)
 
 
-@pytest.mark.engine
-@pytest.mark.parametrize(
-    "shape, x_shape, options",
-    [
-        ((4, 3, 3, 3), (2, 3, 9, 8), {}),
-        ((4, 3, 3, 3), (2, 3, 9, 8), {"padding": 1, "stride": 2}),
-        ((4, 3, 3, 2), (3, 9, 8), {"padding": (1, 0), "dilation": 2}),
-        ((4, 2, 3, 3), (1, 4, 7, 7), {"groups": 2, "padding": 1}),
-        ((8, 1, 3, 3), (1, 4, 7, 7), {"groups": 4, "padding": 1}),
-        ((4, 3, 3), (2, 3, 9), {"padding": 1}),
-        ((4, 3, 2, 2, 2), (1, 3, 4, 5, 4), {}),
-    ],
+CONVOLUTIONS: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {
+    "plain": ((4, 3, 3, 3), (2, 3, 9, 8), {}),
+    "strided": ((4, 3, 3, 3), (2, 3, 9, 8), {"padding": 1, "stride": 2}),
+    "dilated": ((4, 3, 3, 2), (3, 9, 8), {"padding": (1, 0), "dilation": 2}),
+    "in groups": ((4, 2, 3, 3), (1, 4, 7, 7), {"groups": 2, "padding": 1}),
+    "depthwise": ((8, 1, 3, 3), (1, 4, 7, 7), {"groups": 4, "padding": 1}),
+    "in one dim": ((4, 3, 3), (2, 3, 9), {"padding": 1}),
+    "in three dims": ((4, 3, 2, 2, 2), (1, 3, 4, 5, 4), {}),
+}
+CONVOLVED = Steps(
+    {
+        name: (
+            Then(Convolution(shape, **options), torch.relu, scale=0.07, zero=-128),
+            torch.randn(x_shape, generator=torch.Generator().manual_seed(1)) * 2,
+        )
+        for name, (shape, x_shape, options) in CONVOLUTIONS.items()
+    }
 )
-def test_convolution_takes_8_bits_and_gives_32(shape: Any, x_shape: Any, options: Any) -> None:
-    x = torch.randn(x_shape, generator=torch.Generator().manual_seed(1)) * 2
-    model = Then(Convolution(shape, **options), torch.relu, scale=0.07, zero=-128)
-    text = check_step(model, x)
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_convolution_takes_8_bits_and_gives_32(name: str) -> None:
+    text = CONVOLVED.check(name)
     assert re.search(r"tosa\.(depthwise_)?conv[23]d .*acc_type = i32", text)
     assert "per_channel = true" in text
     assert "f32" not in integer_part(text)
@@ -370,11 +398,19 @@ POOLS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
+IMAGE = torch.randn(2, 3, 8, 8, generator=torch.Generator().manual_seed(3))
+POOLED = Steps(
+    {
+        name: (Then(lambda x, pool=pool: pool(qdq(x, 0.03, 3)), scale=0.03, zero=3), IMAGE)
+        for name, pool in POOLS.items()
+    }
+)
+
+
 @pytest.mark.engine
 @pytest.mark.parametrize("pool", POOLS)
 def test_pools_and_moves_stay_in_integers(pool: str) -> None:
-    x = torch.randn(2, 3, 8, 8, generator=torch.Generator().manual_seed(3))
-    text = check_step(Then(lambda x: POOLS[pool](qdq(x, 0.03, 3)), scale=0.03, zero=3), x)
+    text = POOLED.check(pool)
     assert "f32" not in integer_part(text)
     if "max" in pool:
         assert re.search(r"tosa\.max_pool2d .*xi8>", text)

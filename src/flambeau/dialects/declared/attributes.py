@@ -56,31 +56,31 @@ class BracketEnum(EnumAttr):
 
 @cache
 def word(class_: type[E], value: str) -> E:
-    """An enumeration's value; ValueError when there is no such."""
+    """Return an enumeration's attribute for this word; ValueError when it has no such word."""
     if value not in class_.words:
         raise ValueError(f"{class_.name} is one of {', '.join(class_.words)}, got {value!r}")
     return class_(value)
 
 
 def parse_ints(parser: AttrParser) -> tuple[int, ...]:
-    """`[1, -2]`."""
+    """Parse `[1, -2]`."""
     return tuple(parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_integer))
 
 
 @cache
 def integer(value: int) -> IntegerAttr[Any]:
-    """`1 : i64`."""
+    """Make `1 : i64`."""
     return IntegerAttr(value, i64)
 
 
 @cache
 def flag(value: bool) -> IntegerAttr[Any]:
-    """`true`."""
+    """Make `true` or `false`, an i1 attribute."""
     return IntegerAttr.from_bool(value)
 
 
 def ints(values: Ints) -> DenseArrayBase[Any]:
-    """`array<i64: 1, 2>`."""
+    """Make `array<i64: 1, 2>`."""
     return _ints(tuple(values))
 
 
@@ -90,7 +90,7 @@ def _ints(values: tuple[int, ...]) -> DenseArrayBase[Any]:
 
 
 def flags(values: Sequence[bool]) -> DenseArrayBase[Any]:
-    """`array<i1: true, false>`."""
+    """Make `array<i1: true, false>`."""
     return _flags(tuple(values))
 
 
@@ -100,7 +100,7 @@ def _flags(values: tuple[bool, ...]) -> DenseArrayBase[Any]:
 
 
 def pairs(values: Sequence[tuple[int, int]]) -> DenseIntOrFPElementsAttr[Any]:
-    """`dense<[[0, 1], [2, 3]]> : tensor<2x2xi64>`, as the padding of windows is given."""
+    """Make `dense<[[0, 1], [2, 3]]> : tensor<2x2xi64>`, as the padding of windows is given."""
     return _pairs(tuple(values))
 
 

@@ -15,7 +15,7 @@ _NAMES = {"b": "booleans", "i": "integers", "f": "floats", "c": "complex numbers
 
 
 def of(kinds: str, index: int = 0) -> Check:
-    """An operand has elements of one of these kinds: b(ool), i(nteger), f(loat), c(omplex)."""
+    """Make the check that an operand's elements are of one of these kinds: b(ool), i(nteger), f(loat), c(omplex)."""
 
     def check(op: DeclaredOp) -> None:
         type_ = op.tensor(index)
@@ -26,7 +26,7 @@ def of(kinds: str, index: int = 0) -> Check:
 
 
 def same_types(op: DeclaredOp) -> None:
-    """All operands and results have one type, up to sizes that are unknown."""
+    """Check that all operands and results have one type, up to sizes that are unknown."""
     first = op.tensor(0)
     for type_ in (*op.operand_types, *op.result_types):
         if not agree(first, type_):
@@ -34,14 +34,14 @@ def same_types(op: DeclaredOp) -> None:
 
 
 def same_count(op: DeclaredOp) -> None:
-    """The result has as many elements as the first operand, up to sizes that are unknown."""
+    """Check that the result has as many elements as the first operand, up to sizes that are unknown."""
     before, after = shape(op.tensor(0)) or (), shape(op.result_tensor()) or ()
     if None not in (*before, *after) and prod(before) != prod(after):  # type: ignore[arg-type]
         op.wrong(f"the number of elements stays, got {op.tensor(0)} and {op.result_tensor()}")
 
 
 def same_shapes(op: DeclaredOp) -> None:
-    """All operands and results have one shape."""
+    """Check that all operands and results have one shape."""
     first = op.tensor(0)
     for type_ in (*op.operand_types, *op.result_types):
         if not isinstance(type_, TensorType) or not fits(shape(first), shape(type_)):

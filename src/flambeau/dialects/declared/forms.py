@@ -65,7 +65,7 @@ class Form:
     """How an op looks to people."""
 
     def shows(self, op: DeclaredOp) -> bool:
-        """Whether the op is such that this form can say all of it."""
+        """Tell whether this form can express all of the op; otherwise it is printed in generic form."""
         return True
 
     def print(self, op: DeclaredOp, printer: Printer) -> None:
@@ -175,7 +175,7 @@ def _print_same(op: DeclaredOp, printer: Printer) -> None:
 
 
 def read_either(r: Reading, short: Callable[[Attribute], None]) -> None:
-    """A function type in parentheses, or what `short` makes of the one type that stands there."""
+    """Read a function type in parentheses, or call `short` with the one type that stands there."""
     if r.parser.parse_optional_punctuation("(") is None:
         short(r.parser.parse_type())
         return
@@ -317,7 +317,7 @@ def _read_value(r: Reading, name: str) -> None:
 
 
 def _by_template(*_: object) -> None:
-    """A template does its attributes itself."""
+    """Do nothing: a template reads and prints the attributes itself."""
 
 
 FIELDS: dict[str, Field] = {

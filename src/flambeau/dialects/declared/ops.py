@@ -58,7 +58,7 @@ def _array(type_: Attribute) -> Kind:
 
 
 def instance(*classes: type[Attribute]) -> Kind:
-    """Attributes of these classes."""
+    """Accept attributes of these classes."""
     return lambda a: isinstance(a, classes)
 
 
@@ -107,7 +107,7 @@ def row(
     form: Form | None = None,
     traits: Any = PURE,
 ) -> Row:
-    """A line of a table: `row("lhs rhs", "axis: i32, nan_mode?: nan_mode", check)`."""
+    """Parse a line of a table: `row("lhs rhs", "axis: i32, nan_mode?: nan_mode", check)`."""
     declared: dict[str, tuple[str, bool]] = {}
     for part in filter(None, properties.split(", ")):
         name, kind = part.split(": ")
@@ -134,7 +134,7 @@ class DeclaredOp(Operation):
         raise VerifyException(f"{self.name}: {message}")
 
     def complaint(self) -> str | None:
-        """What is wrong with the number of operands, results and regions or with the properties, if anything."""
+        """Say what is wrong with the number of operands, results or regions or with the properties; None if nothing."""
         declared = self.row
         fixed = [name for name in declared.operands if not name.endswith("*")]
         count = len(self._operands)
@@ -171,55 +171,55 @@ class DeclaredOp(Operation):
     # --- What the checks ask for ---
 
     def ints(self, name: str) -> tuple[int, ...] | None:
-        """The numbers of an array property; None where it is left out."""
+        """Return the numbers of an array property; None where it is left out."""
         value = self.properties.get(name)
         return tuple(int(v) for v in value.get_values()) if isinstance(value, DenseArrayBase) else None
 
     def integer(self, name: str, default: int = 0) -> int:
-        """The number of an integer property."""
+        """Return the number of an integer property, or `default` where it is left out."""
         value = self.properties.get(name)
         return int(value.value.data) if isinstance(value, IntegerAttr) else default
 
     def word(self, name: str) -> str:
-        """The text of a string or an enumeration."""
+        """Return the text of a string or an enumeration."""
         value = self.properties[name]
         assert isinstance(value, Data)
         return str(value.data)
 
     def tensor(self, index: int) -> TensorType[Attribute]:
-        """The type of an operand, which must be a tensor."""
+        """Return the type of an operand; fail if it is no tensor."""
         type_ = self._operands[index].type
         if not isinstance(type_, TensorType):
             self.wrong(f"operand {index} is a tensor, got {type_}")
         return type_
 
     def result_tensor(self, index: int = 0) -> TensorType[Attribute]:
-        """The type of a result, which must be a tensor."""
+        """Return the type of a result; fail if it is no tensor."""
         type_ = self.results[index].type
         if not isinstance(type_, TensorType):
             self.wrong(f"result {index} is a tensor, got {type_}")
         return type_
 
     def expect_shape(self, wanted: Iterable[int | None], index: int = 0) -> None:
-        """Fails when a result cannot have this shape."""
+        """Fail when a result cannot have this shape."""
         wanted = tuple(wanted)
         got = self.result_tensor(index)
         if not fits(wanted, shape(got)):
             self.wrong(f"the result has the shape {show(wanted)}, got {got}")
 
     def expect_element(self, wanted: Attribute, index: int = 0) -> None:
-        """Fails when a result has other elements."""
+        """Fail when a result has another element type."""
         got = self.result_tensor(index)
         if got.element_type != wanted:
             self.wrong(f"the elements of the result are {wanted}, got {got}")
 
     def expect_dimension(self, dimension: int, rank: int) -> None:
-        """Fails for a dimension that a tensor of this rank does not have."""
+        """Fail for a dimension that a tensor of this rank does not have."""
         if not 0 <= dimension < rank:
             self.wrong(f"dimension {dimension} is out of range for rank {rank}")
 
     def expect_dimensions(self, dimensions: Iterable[int], rank: int) -> None:
-        """Fails for dimensions that repeat or do not exist."""
+        """Fail for dimensions that repeat or do not exist."""
         dimensions = tuple(dimensions)
         for dimension in dimensions:
             self.expect_dimension(dimension, rank)
@@ -227,13 +227,13 @@ class DeclaredOp(Operation):
             self.wrong(f"dimensions {list(dimensions)} repeat")
 
     def expect_length(self, name: str, length: int) -> None:
-        """Fails when an array property that is there does not have this many numbers."""
+        """Fail when an array property is present and does not have this many numbers."""
         values = self.ints(name)
         if values is not None and len(values) != length:
             self.wrong(f"'{name}' has {length} numbers, got {list(values)}")
 
     def expect_terminator(self, region: int, types: Iterable[Attribute]) -> None:
-        """Fails when a region does not give values of these types."""
+        """Fail when a region's terminator does not yield values of these types."""
         wanted = tuple(types)
         last = self.regions[region].blocks[0].last_op
         got = () if last is None else tuple(last.operand_types)
@@ -241,7 +241,7 @@ class DeclaredOp(Operation):
             self.wrong(f"region {region} gives {_types(wanted)}, got {_types(got)}")
 
     def expect_arguments(self, region: int, types: Iterable[Attribute]) -> None:
-        """Fails when a region does not take values of these types."""
+        """Fail when a region's block does not take arguments of these types."""
         wanted = tuple(types)
         got = tuple(argument.type for argument in self.regions[region].blocks[0].args)
         if len(got) != len(wanted) or not all(map(agree, wanted, got)):
@@ -266,7 +266,7 @@ class PrettyOp(DeclaredOp):
 
 
 def declare(dialect: str, table: Mapping[str, Row], kinds: Mapping[str, Kind]) -> Callable[[str], type[DeclaredOp]]:
-    """The function that gives the class of an op of a table, made when first asked for."""
+    """Return a function from the name of an op in a table to its class, made when first asked for."""
 
     @cache
     def op(name: str) -> type[DeclaredOp]:
@@ -287,7 +287,7 @@ def declare(dialect: str, table: Mapping[str, Row], kinds: Mapping[str, Kind]) -
 
 
 def elements_type(value: Attribute) -> Attribute:
-    """The type of a constant."""
+    """Return the type of a constant's value."""
     if isinstance(value, DenseIntOrFPElementsAttr):
         return value.get_type()
     assert isinstance(value, DenseResourceAttr)
@@ -298,38 +298,38 @@ def elements_type(value: Attribute) -> Attribute:
 
 
 def shape(type_: Attribute) -> Shape | None:
-    """The shape of a tensor; None where the rank is unknown."""
+    """Return a tensor's shape, None for dynamic sizes; None where the rank is unknown."""
     if not isinstance(type_, TensorType):
         return None
     return tuple(None if d == DYNAMIC_INDEX else d for d in type_.get_shape())
 
 
 def show(shape_: Iterable[int | None]) -> str:
-    """`[2, ?]`."""
+    """Format a shape: `[2, ?]`."""
     return f"[{', '.join('?' if d is None else str(d) for d in shape_)}]"
 
 
 def fits(a: Shape | None, b: Shape | None) -> bool:
-    """Whether two shapes can be the same at run time."""
+    """Tell whether two shapes can be equal at run time; None is an unknown size or rank."""
     if a is None or b is None:
         return True
     return len(a) == len(b) and all(x is None or y is None or x == y for x, y in zip(a, b, strict=True))
 
 
 def element(type_: Attribute) -> Attribute:
-    """The type of a tensor's elements."""
+    """Return the element type of a tensor; other types as they are."""
     return type_.element_type if isinstance(type_, TensorType) else type_
 
 
 def agree(a: Attribute, b: Attribute) -> bool:
-    """Whether two types can be the same at run time."""
+    """Tell whether two types can be equal at run time."""
     if isinstance(a, TensorType) and isinstance(b, TensorType):
         return bool(a.element_type == b.element_type) and fits(shape(a), shape(b))
     return a == b
 
 
 def category(type_: Attribute) -> str:
-    """One letter for what an element is: b(ool), i(nteger), f(loat), c(omplex); `?` for the rest.
+    """Classify an element type by one letter: b(ool), i(nteger), f(loat), c(omplex); `?` for the rest.
 
     The integers of these dialects are signless or unsigned.
     """

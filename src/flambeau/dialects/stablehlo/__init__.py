@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from functools import cache
 
-from xdsl.dialects.builtin import ArrayAttr
+from xdsl.dialects.builtin import ArrayAttr, UnitAttr
 from xdsl.ir import Dialect, Operation
 
 from flambeau.dialects.declared.attributes import flag, flags, integer, ints, pairs
 from flambeau.dialects.declared.checks import of, same_count, same_shapes, same_types
 from flambeau.dialects.declared.forms import Form, Template
 from flambeau.dialects.declared.ops import EFFECTS, KINDS, REGIONS, TERMINATOR, Row, declare, instance, row
-from flambeau.dialects.stablehlo import checks, region_checks
+from flambeau.dialects.stablehlo import checks, collective_checks, region_checks
 from flambeau.dialects.stablehlo import fields as _fields  # noqa: F401  adds the fields of the forms below
 from flambeau.dialects.stablehlo.attributes import (
     ATTRIBUTES,
     DEFAULT_ACCURACY,
+    ChannelHandle,
     ComparisonDirection,
     ComparisonType,
     ConvDimensionNumbers,
@@ -26,6 +27,7 @@ from flambeau.dialects.stablehlo.attributes import (
     ResultAccuracy,
     RngDistribution,
     ScatterDimensionNumbers,
+    channel,
     comparison,
     conv_dimension_numbers,
     dot_dimension_numbers,
@@ -41,6 +43,7 @@ from flambeau.dialects.stablehlo.region_forms import ReduceForm, WhileForm
 __all__ = [
     "Chlo",
     "Stablehlo",
+    "channel",
     "comparison",
     "conv_dimension_numbers",
     "dot_dimension_numbers",
@@ -67,6 +70,8 @@ _KINDS = KINDS | {
     "scatter": instance(ScatterDimensionNumbers),
     "fft_type": instance(FftType),
     "distribution": instance(RngDistribution),
+    "channel": instance(ChannelHandle),
+    "unit": instance(UnitAttr),
     "precisions": lambda a: isinstance(a, ArrayAttr) and all(isinstance(p, Precision) for p in a.data),
 }
 
@@ -77,7 +82,7 @@ _EACH = Template("{operands}{attrs}{each}")
 
 
 def _form(text: str) -> Form:
-    """A form for ops whose operands come first and whose types are a function type."""
+    """Make the form of ops whose operands come first and whose types are a function type."""
     return Template(f"{{operands}}, {text}{{attrs}} : {{function}}")
 
 
@@ -86,7 +91,7 @@ def _unary(kinds: str, properties: str = "", form: Form = _SAME) -> Row:
 
 
 def _function(kinds: str) -> Row:
-    """A function whose accuracy can be asked for."""
+    """Declare a unary function with a property for its accuracy."""
     return _unary(kinds, "result_accuracy?: accuracy")
 
 
@@ -99,6 +104,9 @@ _CONV = (
     "padding?: elements, lhs_dilation?: i64s, rhs_dilation?: i64s, window_reversal?: flags, "
     "precision_config?: precisions"
 )
+
+_GROUPS = "replica_groups: elements, channel_handle?: channel"
+_GLOBAL = f"{_GROUPS}, use_global_device_ids?: unit"
 
 TABLE: dict[str, Row] = {
     # Elementwise, one operand.
@@ -273,6 +281,23 @@ TABLE: dict[str, Row] = {
     "case": row("index", "", region_checks.branches, results=None, regions=None, traits=REGIONS),
     "while": row("operand*", "", region_checks.while_, results=None, regions=2, form=WhileForm(), traits=REGIONS),
     "return": row("results*", "", results=0, form=_EACH, traits=TERMINATOR),
+    # Between devices.
+    "all_gather": row(
+        "operands*", f"all_gather_dim: i64, {_GLOBAL}", collective_checks.all_gather, results=None
+    ),
+    "all_reduce": row("operands*", _GLOBAL, collective_checks.all_reduce, results=None, regions=1),
+    "all_to_all": row(
+        "operands*", f"split_dimension: i64, concat_dimension: i64, split_count: i64, {_GROUPS}",
+        collective_checks.all_to_all, results=None,
+    ),
+    "collective_broadcast": row("operand", _GROUPS, same_types),
+    "collective_permute": row(
+        "operand", "source_target_pairs: elements, channel_handle?: channel", same_types,
+        collective_checks.collective_permute,
+    ),
+    "reduce_scatter": row(
+        "operand", f"scatter_dimension: i64, {_GLOBAL}", collective_checks.reduce_scatter, regions=1
+    ),
     # Calls.
     "custom_call": row(
         "inputs*",
@@ -314,7 +339,7 @@ _chlo_op = declare("chlo", CHLO_TABLE, _KINDS)
 
 @cache
 def op(name: str) -> type[Operation]:
-    """The class of an op: `op("add")`, `op("chlo.erf")`; ValueError when there is none."""
+    """Return the class of an op: `op("add")`, `op("chlo.erf")`; ValueError when there is none."""
     if name.startswith("chlo."):
         return _chlo_op(name.removeprefix("chlo."))
     return _stablehlo(name)

@@ -94,6 +94,38 @@ class ResultAccuracy(Data[Accuracy]):
         printer.print_string(">")
 
 
+@dataclass(frozen=True)
+class Channel:
+    """What tells one exchange between devices from the others of a program."""
+
+    handle: int
+    type: int
+    """1 for an exchange among devices."""
+
+
+class ChannelHandle(Data[Channel]):
+    """`#stablehlo.channel_handle<handle = 1, type = 1>`."""
+
+    name = "stablehlo.channel_handle"
+
+    @classmethod
+    def parse_parameter(cls, parser: AttrParser) -> Channel:
+        found = {"handle": 0, "type": 0}
+
+        def field() -> None:
+            key = parser.parse_identifier()
+            if key not in found:
+                parser.raise_error(f"{cls.name} has no field '{key}'")
+            parser.parse_punctuation("=")
+            found[key] = parser.parse_integer()
+
+        parser.parse_comma_separated_list(parser.Delimiter.ANGLE, field)
+        return Channel(**found)
+
+    def print_parameter(self, printer: Printer) -> None:
+        printer.print_string(f"<handle = {self.data.handle}, type = {self.data.type}>")
+
+
 class Numbers(Data[tuple[tuple[int, ...] | int, ...]]):
     """Named lists of dimensions, `#stablehlo.dot<lhs_contracting_dimensions = [1], ...>`; what is empty is left out."""
 
@@ -179,7 +211,7 @@ class Layout:
         return len(self.spatial) + 2
 
     def show(self, first: str, feature: str) -> str:
-        """`[b, f, 0, 1]`."""
+        """Format the layout: `[b, f, 0, 1]`."""
         names = {self.first: first, self.feature: feature, **{d: str(i) for i, d in enumerate(self.spatial)}}
         return f"[{', '.join(names.get(d, '?') for d in range(self.rank))}]"
 
@@ -196,7 +228,7 @@ class ConvDimensionNumbers(Data[tuple[Layout, Layout, Layout]]):
 
     @classmethod
     def parse_layouts(cls, parser: AttrParser) -> tuple[Layout, Layout, Layout]:
-        """What is between the angle brackets; an op's pretty form has it without them."""
+        """Parse what is between the angle brackets; an op's pretty form has it without them."""
         lhs = _parse_layout(parser, "b", "f")
         parser.parse_keyword("x")
         kernel = _parse_layout(parser, "o", "i")
@@ -235,6 +267,7 @@ ATTRIBUTES: tuple[type[Attribute], ...] = (
     GatherDimensionNumbers,
     ScatterDimensionNumbers,
     ConvDimensionNumbers,
+    ChannelHandle,
 )
 
 DEFAULT_ACCURACY = ResultAccuracy(Accuracy(0.0, 0.0, 0, ResultAccuracyMode("DEFAULT")))
@@ -244,7 +277,7 @@ DEFAULT_ACCURACY = ResultAccuracy(Accuracy(0.0, 0.0, 0, ResultAccuracyMode("DEFA
 
 
 def comparison(direction: str, kind: str | None = None) -> dict[str, Attribute]:
-    """The properties of `compare`; kind is FLOAT, TOTALORDER, SIGNED or UNSIGNED."""
+    """Make the properties of `compare`; kind is FLOAT, TOTALORDER, SIGNED or UNSIGNED."""
     return _comparison(direction, kind)
 
 
@@ -257,18 +290,24 @@ def _comparison(direction: str, kind: str | None) -> dict[str, Attribute]:
 
 
 def fft_type(kind: str) -> FftType:
-    """FFT, IFFT, RFFT or IRFFT."""
+    """Make the type of a transform: FFT, IFFT, RFFT or IRFFT."""
     return word(FftType, kind)
 
 
 def rng_distribution(kind: str) -> RngDistribution:
-    """UNIFORM or NORMAL."""
+    """Make a distribution: UNIFORM or NORMAL."""
     return word(RngDistribution, kind)
 
 
 @cache
+def channel(handle: int) -> ChannelHandle:
+    """Make the handle of an exchange among devices; each exchange of a program has its own number, from 1."""
+    return ChannelHandle(Channel(handle, 1))
+
+
+@cache
 def precision_config(precision: str = "DEFAULT", operands: int = 2) -> ArrayAttr[Attribute]:
-    """The same precision for all operands of a product."""
+    """Make a `precision_config` with the same precision for all operands of a product."""
     return ArrayAttr([word(Precision, precision)] * operands)
 
 
@@ -280,7 +319,7 @@ def _numbers(class_: type[Numbers], data: tuple[tuple[int, ...] | int, ...]) -> 
 def dot_dimension_numbers(
     lhs_batch: Ints, rhs_batch: Ints, lhs_contract: Ints, rhs_contract: Ints
 ) -> DotDimensionNumbers:
-    """The dimensions of `dot_general`."""
+    """Make the dimension numbers of `dot_general`."""
     lists = (tuple(lhs_batch), tuple(rhs_batch), tuple(lhs_contract), tuple(rhs_contract))
     return _numbers(DotDimensionNumbers, lists)
 
@@ -293,7 +332,7 @@ def gather_dimension_numbers(
     start_index_map: Ints,
     index_vector_dim: int,
 ) -> GatherDimensionNumbers:
-    """The dimensions of `gather`."""
+    """Make the dimension numbers of `gather`."""
     lists = (offset_dims, collapsed_slice_dims, operand_batching_dims, start_indices_batching_dims, start_index_map)
     return _numbers(GatherDimensionNumbers, (*map(tuple, lists), index_vector_dim))
 
@@ -306,7 +345,7 @@ def scatter_dimension_numbers(
     scatter_dims_to_operand_dims: Ints,
     index_vector_dim: int,
 ) -> ScatterDimensionNumbers:
-    """The dimensions of `scatter`."""
+    """Make the dimension numbers of `scatter`."""
     lists = (
         update_window_dims,
         inserted_window_dims,
@@ -328,7 +367,7 @@ def conv_dimension_numbers(
     output_feature: int,
     output_spatial: Ints,
 ) -> ConvDimensionNumbers:
-    """The layouts of a convolution's input, kernel and output."""
+    """Make the layouts of a convolution's input, kernel and output."""
     return _conv(
         Layout(input_batch, input_feature, tuple(input_spatial)),
         Layout(kernel_output_feature, kernel_input_feature, tuple(kernel_spatial)),

@@ -25,7 +25,7 @@ from flambeau.dialects.stablehlo.attributes import ConvDimensionNumbers, Layout,
 
 
 def same_operand_types(op: DeclaredOp) -> None:
-    """All operands have one type."""
+    """Check that all operands have one type."""
     first = op.tensor(0)
     for type_ in op.operand_types:
         if not agree(first, type_):
@@ -33,30 +33,30 @@ def same_operand_types(op: DeclaredOp) -> None:
 
 
 def results_as_operands(op: DeclaredOp) -> None:
-    """There is a result of each operand's type."""
+    """Check that there is a result of each operand's type."""
     got, wanted = tuple(op.result_types), tuple(op.operand_types)
     if len(got) != len(wanted) or not all(map(agree, got, wanted)):
         op.wrong("results have the types of the operands")
 
 
 def same_element(op: DeclaredOp) -> None:
-    """The result's elements are the first operand's."""
+    """Check that the result's elements are the first operand's."""
     op.expect_element(op.tensor(0).element_type)
 
 
 def boolean_result(op: DeclaredOp) -> None:
-    """The result is a tensor of booleans."""
+    """Check that the result is a tensor of i1."""
     op.expect_element(i1)
 
 
 def real_result(op: DeclaredOp) -> None:
-    """The result's elements are the parts of complex operands."""
+    """Check that the result's elements have the type of a complex operand's parts."""
     of_operand = op.tensor(0).element_type
     op.expect_element(of_operand.element_type if isinstance(of_operand, ComplexType) else of_operand)
 
 
 def complex_result(op: DeclaredOp) -> None:
-    """The result's elements have the operands as parts."""
+    """Check that the result's elements are complex, with parts of the operands' type, f32 or f64."""
     got = op.result_tensor()
     if op.tensor(0).element_type not in (f32, f64):
         op.wrong(f"complex numbers have parts of f32 or f64, got {op.tensor(0)}")
@@ -65,14 +65,14 @@ def complex_result(op: DeclaredOp) -> None:
 
 
 def has_sign(op: DeclaredOp) -> None:
-    """The operand is not of unsigned integers."""
+    """Check that the operand is not of unsigned integers."""
     type_ = op.tensor(0)
     if isinstance(type_.element_type, IntegerType) and type_.element_type.signedness.data is Signedness.UNSIGNED:
         op.wrong(f"is for numbers that have a sign, got {type_}")
 
 
 def scalars(*indices: int) -> Check:
-    """These operands are tensors of rank 0."""
+    """Make the check that these operands are tensors of rank 0."""
 
     def check(op: DeclaredOp) -> None:
         for index in indices:
@@ -83,7 +83,7 @@ def scalars(*indices: int) -> Check:
 
 
 def integers_of_rank(index: int, rank: int) -> Check:
-    """An operand holds indices or sizes: a tensor of integers of this rank."""
+    """Make the check that an operand is a tensor of integers of this rank: indices or sizes."""
 
     def check(op: DeclaredOp) -> None:
         type_ = op.tensor(index)
@@ -94,7 +94,7 @@ def integers_of_rank(index: int, rank: int) -> Check:
 
 
 def numbers_of(op: DeclaredOp, name: str) -> Any:
-    """The lists of dimensions of a property, in the order of its fields."""
+    """Return the lists of dimensions of a property, in the order of its fields."""
     value = op.properties[name]
     assert isinstance(value, Numbers)
     return value.data
@@ -228,7 +228,7 @@ def _starts(op: DeclaredOp, first: int, rank: int) -> None:
 
 
 def result_rank(op: DeclaredOp) -> None:
-    """The operand that gives the result's sizes has one for each dimension."""
+    """Check that the last operand, the result's sizes, has one number for each dimension."""
     sizes = shape(op.tensor(len(op.operands) - 1)) or ()
     rank = len(op.result_tensor().get_shape())
     if sizes and sizes[0] not in (None, rank):
@@ -264,7 +264,7 @@ def dot_general(op: DeclaredOp) -> None:
 
 
 def window(size: int | None, kernel: int, stride: int, low: int, high: int, base: int, dilation: int) -> int | None:
-    """How many windows of a kernel fit into a padded dimension."""
+    """Count the windows of a kernel that fit into a padded dimension; None if its size is dynamic."""
     if size is None:
         return None
     padded = low + (0 if size == 0 else (size - 1) * base + 1) + high
@@ -388,7 +388,7 @@ _NAME = re.compile(r"[a-zA-Z]\w*(\.[\w$]+)+")
 
 
 def composite(op: DeclaredOp) -> None:
-    """The name has a namespace; the decomposition is a function of the module, with the types of the op."""
+    """Check that the name has a namespace, and that the decomposition is a function with the op's types."""
     if _NAME.fullmatch(op.word("name")) is None:
         op.wrong(f"the name has a namespace, got '{op.word('name')}'")
     symbol = op.properties["decomposition"]

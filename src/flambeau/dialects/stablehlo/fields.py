@@ -33,7 +33,7 @@ from flambeau.dialects.stablehlo.attributes import (
 
 
 def _part(whole: Attribute) -> Attribute:
-    """The type of the real or the imaginary parts of a tensor."""
+    """Return the type of the real or the imaginary parts of a tensor."""
     if not isinstance(whole, TensorType) or not isinstance(whole.element_type, ComplexType):
         return whole
     return TensorType(whole.element_type.element_type, whole.get_shape())

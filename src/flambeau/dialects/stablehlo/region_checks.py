@@ -49,7 +49,7 @@ def scatter(op: DeclaredOp) -> None:
 
 
 def _body(op: DeclaredOp, types: list[TensorType[Attribute]]) -> None:
-    """The region combines two scalars of each of these types."""
+    """Check that the region combines two scalars of each of these types."""
     op.expect_arguments(0, _scalars_of([*types, *types]))
     op.expect_terminator(0, _scalars_of(types))
 
@@ -100,7 +100,7 @@ def sort(op: DeclaredOp) -> None:
 
 
 def branches(op: DeclaredOp) -> None:
-    """`if` and `case`: every region takes nothing and gives the results."""
+    """Check `if` and `case`: every region takes nothing and yields the results."""
     if not op.regions:
         op.wrong("has at least one branch")
     wanted = i1 if op.name == "stablehlo.if" else i32

@@ -90,7 +90,7 @@ class ReduceForm(Form):
 
 
 def _applied(op: DeclaredOp) -> str | None:
-    """The name of the op that is all that a reducer does to its two arguments."""
+    """Return the name of the op that a reducer applies to its two arguments; None if it does more."""
     block = op.regions[0].blocks[0]
     first = block.first_op
     if first is None or first.next_op is None or first.next_op is not block.last_op:

@@ -42,7 +42,7 @@ _NO_EFFECTS: frozenset[EffectInstance] = frozenset()
 
 @cache
 def is_mutable_object(type_: Attribute) -> bool:
-    """Whether a value of this type can change, or holds something that can: tensors, lists, dictionaries, modules."""
+    """Tell whether a value of this type is, or holds, something mutable: a tensor, list, dictionary or module."""
     if isinstance(type_, TupleType | OptionalType | UnionType):
         return any(map(is_mutable_object, type_.data))
     return isinstance(type_, NonValueTensorType | ListType | DictType | NnModuleType | AnyType)
@@ -70,7 +70,7 @@ class ObjectEffects(MemoryEffect):
 
 
 def _is_only_read(value: SSAValue) -> bool:
-    """Whether a list has no use but as an argument of registry ops that leave it as it is."""
+    """Tell whether a list is used only as an argument of registry ops that do not mutate it."""
     if not isinstance(value.type, ListType) or is_mutable_object(value.type.element_type):
         return False
     if not isinstance(value.owner, TorchOp):
@@ -152,14 +152,14 @@ class TorchOp(Operation):
                 raise VerifyException(f"{self.name}: the result is {_declared(declared, s)}, got {result.type}")
 
     def require(self, name: str, kind: type[Attribute]) -> Any:
-        """The property of this name; fails when it is missing or of another kind."""
+        """Return the property of this name; fail when it is missing or of another kind."""
         value = self.properties.get(name)
         if not isinstance(value, kind):
             raise VerifyException(f"{self.name} needs a property '{name}'")
         return value
 
     def expect_counts(self, operands: int, results: int, regions: int = 0) -> None:
-        """Fails when the op does not have so many operands, results and regions."""
+        """Fail when the op does not have so many operands, results and regions."""
         for got, wanted, what in (
             (len(self.operands), operands, "operand"),
             (len(self.results), results, "result"),
@@ -209,7 +209,7 @@ def _must_be_mutable(argument: Argument, s: Schema) -> bool:
 
 
 def _check(argument: Argument, s: Schema, may_be_none: bool = False) -> Check | None:
-    """The test that a type must pass; None where anything goes. A gradient that nobody asked for is a None tensor."""
+    """Make the test that a type must pass; None where any does. A gradient that is not asked for is a None tensor."""
     t = argument.type
     none: Classes = (NoneType, OptionalType) if t.is_optional or may_be_none else ()
     if t.base.startswith("Dict("):
@@ -253,7 +253,7 @@ def print_attributes(printer: Printer, attributes: dict[str, Attribute]) -> None
 
 
 def parse_operands(parser: Parser) -> list[UnresolvedOperand]:
-    """`%a, %b`, or nothing."""
+    """Parse `%a, %b`, or nothing."""
     return (
         parser.parse_optional_undelimited_comma_separated_list(
             parser.parse_optional_unresolved_operand, parser.parse_unresolved_operand
@@ -263,12 +263,12 @@ def parse_operands(parser: Parser) -> list[UnresolvedOperand]:
 
 
 def parse_types(parser: Parser) -> list[Attribute]:
-    """`T, U`, or nothing."""
+    """Parse `T, U`, or nothing."""
     return parser.parse_optional_undelimited_comma_separated_list(parser.parse_optional_type, parser.parse_type) or []
 
 
 def parse_typed(parser: Parser, unresolved: Sequence[UnresolvedOperand]) -> Sequence[SSAValue]:
-    """`: T, U` for operands that have been read."""
+    """Parse `: T, U` for operands that have been read."""
     types = parse_types(parser) if parser.parse_optional_punctuation(":") is not None else []
     return parser.resolve_operands(unresolved, types, parser.pos)
 
@@ -324,7 +324,7 @@ _TOKEN = re.compile(r"->|\w+|[^\s\w]")
 
 @cache
 def _template(text: str) -> tuple[tuple[str, str], ...]:
-    """Splits a template into `(field, "")` and `("", literal)` pieces, in order."""
+    """Split a template into `(field, "")` and `("", literal)` pieces, in order."""
     pieces: list[tuple[str, str]] = []
     for i, part in enumerate(_FIELD.split(text)):
         if part:

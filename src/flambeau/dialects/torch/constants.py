@@ -107,7 +107,7 @@ class ConstantFloatOp(ConstantOp):
 
 
 def _spell_float(value: float) -> str:
-    """A float as MLIR prints it: with six digits where they say it all, then with seventeen, or else its bits."""
+    """Format a float as MLIR does: with six digits if they are exact, else with seventeen, or else its bits."""
     if math.isfinite(value):
         short = f"{value:.5e}".replace("e", "0e")
         long = f"{value:.17g}".upper()
@@ -117,7 +117,7 @@ def _spell_float(value: float) -> str:
 
 
 def _parse_float(parser: Parser) -> float:
-    """A float; infinities and NaNs are written as the hexadecimal digits of their bits."""
+    """Parse a float; infinities and NaNs are written as the hexadecimal digits of their bits."""
     start = parser.pos
     number = parser.parse_number()
     text = parser.lexer.input.slice(start, parser.pos) or ""

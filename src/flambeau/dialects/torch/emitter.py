@@ -63,7 +63,7 @@ class TorchEmitter(OpBuilder):
         self._constants: dict[Any, SSAValue] = {}
 
     def constant(self, value: Any) -> SSAValue:
-        """The SSA value of a Python number, string, None, dtype or device."""
+        """Return the SSA value of a Python number, string, None, dtype or device; equal constants share one op."""
         if isinstance(value, DType):
             value = value.code
         # repr tells 1 from True and 1.0, 0.0 from -0.0, and takes NaN.
@@ -114,11 +114,11 @@ class TorchEmitter(OpBuilder):
         self.emit(RuntimeAssertOp, (condition,), (), {"message": StringAttr(message)})
 
     def size_along(self, tensor: SSAValue, dim: int) -> SSAValue:
-        """The size of a dim as an int of the program."""
+        """Emit `aten.size.int`: the size of a dim as an int of the program."""
         return self.op("aten.size.int", (tensor, self.constant(dim)), (INT,))[0]
 
     def list(self, elements: Sequence[SSAValue], element_type: Attribute) -> SSAValue:
-        """`torch.prim.ListConstruct`; equal lists of constants are built once."""
+        """Emit `torch.prim.ListConstruct`; equal lists of constants are built once."""
         key = (element_type, tuple(elements))
         found = self._constants.get(key)
         if found is None:
@@ -135,7 +135,7 @@ class TorchEmitter(OpBuilder):
         return found
 
     def ints(self, values: Sequence[Any]) -> SSAValue:
-        """A `!torch.list<int>` of Python ints and SSA values."""
+        """Emit a `!torch.list<int>` of Python ints and SSA values."""
         return self.list([v if isinstance(v, SSAValue) else self.constant(v) for v in values], INT)
 
     def op(self, name: str, operands: Sequence[SSAValue], result_types: Sequence[Attribute]) -> Sequence[SSAValue]:
@@ -145,7 +145,7 @@ class TorchEmitter(OpBuilder):
         return op.results
 
     def cast(self, value: SSAValue, type_: Attribute) -> SSAValue:
-        """The same value under another static type, wider or narrower; between `tensor` and `vtensor`, a copy."""
+        """Cast a value to another static type, wider or narrower; between `tensor` and `vtensor`, copy it."""
         have = value.type
         if have == type_:
             return value
@@ -165,11 +165,11 @@ class TorchEmitter(OpBuilder):
         return self.op("prim.unchecked_cast", (value,), (type_,))[0]
 
     def literal(self, value: Attribute, dtype: DType, shape: Sequence[int]) -> SSAValue:
-        """A constant tensor."""
+        """Emit a constant tensor."""
         return self.value(ValueTensorLiteralOp, (), vtensor(tuple(shape), dtype.torch_type), {"value": value})
 
 
 def dense(data: bytes, dtype: DType, shape: Sequence[int], element_type: Attribute | None = None) -> Attribute:
-    """`dense<...>` from the raw bytes of the elements."""
+    """Make `dense<...>` from the raw bytes of the elements."""
     type_: Any = BuiltinTensorType(element_type or dtype.torch_type, list(shape))
     return DenseIntOrFPElementsAttr(type_, BytesAttr(data))

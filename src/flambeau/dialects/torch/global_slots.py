@@ -51,7 +51,7 @@ class GlobalSlotOp(TorchOp):
 
     @classmethod
     def find(cls, at: Operation, name: str) -> GlobalSlotOp:
-        """The slot of this name; fails when there is none."""
+        """Return the slot of this name; fail when there is none."""
         found = find_symbol(at, name)
         if not isinstance(found, GlobalSlotOp):
             raise VerifyException(f"there is no torch.global_slot @{name}")

@@ -125,7 +125,7 @@ def _effects(s: Schema) -> Any:
 
 @cache
 def op_class(name: str) -> type[TorchOp]:
-    """The class of a registry op that torch-mlir's dialect defines, `aten.add.Tensor`."""
+    """Return the class of a registry op that torch-mlir's dialect defines, `aten.add.Tensor`."""
     schema = registry.schema(name)
     if schema is None:
         raise KeyError(name)

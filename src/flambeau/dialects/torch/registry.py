@@ -19,7 +19,7 @@ from typing import Any
 from flambeau.dialects.torch.schema import REQUIRED, Argument, Schema, SchemaType, parse_schema
 
 SNAPSHOT = Path(__file__).with_name("registry.json")
-NAMESPACES = ("aten", "prim", "prims", "quantized")
+NAMESPACES = ("aten", "prim", "prims", "quantized", "_c10d_functional")
 TAGS = ("core", "inplace_view", "nondeterministic_seeded")
 """What PyTorch says about ops besides their schemas, as far as it is of use here."""
 
@@ -101,20 +101,30 @@ EXTENSIONS = {
 }
 """Ops of torch-mlir's dialect that PyTorch's own registry does not have: other libraries declare them, or nobody."""
 
+OWN = {
+    "flambeau.philox": "(Tensor state, int delta, int[] size) -> Tensor",
+    "flambeau.philox.pair": "(Tensor state, int delta, int[] size, int first) -> (Tensor, Tensor)",
+    "flambeau.permute_tensor": "(Tensor input, int[] targets, str group_name) -> Tensor",
+    "flambeau.constrain": "(Tensor input, str axis, int? dim) -> Tensor",
+}
+"""Ops that only programs of Flambeau have; they travel as `torch.operator`. `philox` draws random words.
+`permute_tensor` is a function of `torch.distributed` that has no op there: device i of a group sends its tensor to
+device `targets[i]`. `constrain` gives its argument, split by a dim along an axis of a mesh, or whole along it."""
+
 PROPERTIES = {"hop_flex_attention": ("enable_gqa", "mask_mod_fn", "score_mod_fn")}
 """What some of them take as attributes rather than as operands."""
 
 
 @cache
 def schema(name: str) -> Schema | None:
-    """The schema of `aten.add.Tensor`; None for an op that nobody declares."""
-    declaration = snapshot().declarations.get(name) or EXTENSIONS.get(name)
+    """Return the schema of `aten.add.Tensor`; None for an op that nobody declares."""
+    declaration = snapshot().declarations.get(name) or EXTENSIONS.get(name) or OWN.get(name)
     return None if declaration is None else parse_schema(name, declaration)
 
 
 @cache
 def overloads(base: str) -> tuple[Schema, ...]:
-    """All overloads of an operator: those of `aten.add` are `aten.add.Tensor`, `aten.add.Scalar`, ..."""
+    """List the overloads of an operator: those of `aten.add` are `aten.add.Tensor`, `aten.add.Scalar`, ..."""
     return tuple(s for name in _overload_names().get(base, ()) if (s := schema(name)) is not None)
 
 
@@ -127,7 +137,7 @@ def _overload_names() -> dict[str, list[str]]:
 
 
 def scalar_twin(schema_: Schema, given: list[Any]) -> tuple[Schema, list[Any]]:
-    """`add.Tensor(x, 2)` is `add.Scalar(x, 2)`: where a number stands for a tensor, use the overload for numbers."""
+    """Replace `add.Tensor(x, 2)`, where a number stands for a tensor, by the overload `add.Scalar(x, 2)`."""
     for i, (argument, value) in enumerate(zip(schema_.arguments, given, strict=True)):
         if i == 0 or not argument.type.is_tensor or argument.type.is_list or not isinstance(value, (int, float)):
             continue
@@ -145,26 +155,30 @@ def scalar_twin(schema_: Schema, given: list[Any]) -> tuple[Schema, list[Any]]:
 
 
 def is_upstream(name: str) -> bool:
-    """Whether torch-mlir's dialect defines this op."""
+    """Tell whether torch-mlir's dialect defines this op."""
     return name in snapshot().upstream or name in EXTENSIONS
 
 
 def upstream_names() -> Iterator[str]:
-    """All ops that torch-mlir's dialect defines and a schema describes."""
+    """Yield the names of the ops that torch-mlir's dialect defines and a schema describes."""
     yield from snapshot().upstream
     yield from EXTENSIONS
 
 
 def is_random(name: str) -> bool:
-    """Whether the op draws random numbers."""
+    """Tell whether the op draws random numbers."""
     return name in snapshot().tags["nondeterministic_seeded"] or name == "valsem.aten.bernoulli.float"
+
+
+_VALUE_FORMS = {"aten.zero_": "aten.zeros_like", "aten.normal_": "aten.normal_functional"}
+"""In-place ops whose value forms have other names."""
 
 
 @cache
 def value_form(name: str) -> str | None:
-    """`aten.add.Tensor` for `aten.add_.Tensor`: the op that gives what one in place writes; None if there is none."""
-    if name == "aten.zero_":
-        return "aten.zeros_like"
+    """Return the value form of an in-place op, `aten.add.Tensor` for `aten.add_.Tensor`; None if there is none."""
+    if name in _VALUE_FORMS:
+        return _VALUE_FORMS[name]
     namespace, base, *overload = name.split(".", 2)
     same = ".".join([namespace, base.removesuffix("_"), *overload])
     written = schema(name)
@@ -180,7 +194,7 @@ def _parameters(s: Schema) -> list[tuple[str, SchemaType]]:
 
 @cache
 def inplace_views() -> dict[str, str]:
-    """In-place ops that change how a tensor looks at its storage, and the ops that give the same as another tensor.
+    """Map in-place ops that change a tensor's view of its storage to the ops that return such a view.
 
     `set_` is not among them: it gives the tensor another storage.
     """
@@ -198,7 +212,7 @@ says whether this is training. Those with none have schemas that say that they w
 
 
 def read_installed() -> dict[str, Any]:
-    """The snapshot's content for the torch that is installed, with torch-mlir's op set where that is installed.
+    """Read the snapshot's content from the torch that is installed, and torch-mlir's op set where that is installed.
 
     A fresh interpreter reads it: much of what a program imports (inductor, other libraries) adds to the registry.
     """
@@ -294,7 +308,7 @@ def _py_type(argument: Argument) -> str:
 
 
 def signature_text(s: Schema) -> str:
-    """`aten::relu : (Tensor) -> (Tensor)`."""
+    """Write a schema as torch-mlir does: `aten::relu : (Tensor) -> (Tensor)`."""
     arguments = ", ".join(_jit_type(a) for a in s.arguments)
     returns = ", ".join(_jit_type(r) for r in s.returns)
     qualified = f"{s.namespace}::{s.base_name}" if s.namespace else s.base_name
@@ -303,7 +317,7 @@ def signature_text(s: Schema) -> str:
 
 
 def class_name(name: str) -> str:
-    """`AtenAddTensorOp` for `aten.add.Tensor`, as torch-mlir names the class."""
+    """Return torch-mlir's class name of an op, `AtenAddTensorOp` for `aten.add.Tensor`."""
     words = [word for part in name.split(".") for word in part.split("_")]
     return "".join(w[:1].upper() + w[1:] or "_" for w in words) + "Op"
 
@@ -322,7 +336,7 @@ def _alias_record(argument: Argument) -> dict[str, Any]:
 
 
 def record_text(s: Schema) -> str:
-    """What PyTorch's registry says about an op, in the layout of torch-mlir's registry dump."""
+    """Write what PyTorch's registry says about an op, in the layout of torch-mlir's registry dump."""
 
     def entry(argument: Argument) -> dict[str, Any]:
         row: dict[str, Any] = {"name": argument.name, "type": _jit_type(argument), "pytype": _py_type(argument)}
@@ -350,7 +364,7 @@ def record_text(s: Schema) -> str:
 
 
 def traits(s: Schema) -> tuple[str, ...]:
-    """The op's traits in torch-mlir's vocabulary, derived from its alias annotations."""
+    """List the op's traits in torch-mlir's vocabulary, derived from its alias annotations."""
     found = []
     if s.is_inplace_variant:
         found.append("IsTrailingUnderscoreInplaceVariant")
@@ -369,7 +383,7 @@ _ODS_BASE = {
 
 
 def ods_type(t: SchemaType) -> str:
-    """The name that ODS has for an argument type: `AnyTorchOptionalTensorType`."""
+    """Return the name that ODS has for an argument type: `AnyTorchOptionalTensorType`."""
     base = _ODS_BASE.get(t.base, "Any")
     if t.is_list:
         element = ("Optional" if t.elements_optional else "") + ("Tensor" if base == "Tensor" else f"Torch{base}")
@@ -382,7 +396,7 @@ def ods_type(t: SchemaType) -> str:
 
 
 def ods_text(s: Schema) -> str:
-    """The op's definition in MLIR's ODS language."""
+    """Write the op's definition in MLIR's ODS language."""
     results = [r.name or ("result" if len(s.returns) == 1 else f"result{i}") for i, r in enumerate(s.returns)]
     operands = ", ".join(f"${a.name}" for a in s.arguments)
     operand_types = ", ".join(f"type(${a.name})" for a in s.arguments)

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from flambeau.dialects.torch.enums import MEAN, MEMORY_FORMATS
+
 REQUIRED = object()
 """The default of an argument that has none."""
 
@@ -126,7 +128,7 @@ class Schema:
         return {a.name: i for i, a in enumerate(self.arguments)}
 
     def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any] | None:
-        """A call's arguments in the schema's order, defaults filled in; None if their number or names do not fit."""
+        """Put a call's arguments in the schema's order, with defaults; None if their number or names do not fit."""
         if len(args) > len(self.arguments) or any(k not in self.index for k in kwargs):
             return None
         rest = [kwargs.get(a.name, a.default) for a in self.arguments[len(args) :]]
@@ -134,7 +136,7 @@ class Schema:
 
 
 def selects(names: Collection[str]) -> Callable[[str], bool]:
-    """Whether an op is among names; a name without an overload stands for all of them: `aten.add`."""
+    """Make a predicate that tells whether an op is among names; one without an overload, `aten.add`, stands for all."""
     chosen = {name.removesuffix(".default") for name in names}
 
     def selected(overload: str) -> bool:
@@ -154,15 +156,12 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 
-MEMORY_FORMATS = {"contiguous_format": 0, "preserve_format": 1, "channels_last": 2, "channels_last_3d": 3}
-"""PyTorch's memory formats and the numbers that stand for them in programs."""
-
 _KEYWORD_DEFAULTS: dict[str, Any] = {
     **MEMORY_FORMATS,
     "None": None,
     "True": True,
     "False": False,
-    "Mean": 1,
+    "Mean": MEAN,
     "long": 4,
     "strided": 0,
     "inf": float("inf"),

@@ -31,7 +31,7 @@ def _symbol_ref(name: str) -> SymbolRefAttr:
 
 
 def find_symbol(op: Operation, name: str) -> Operation | None:
-    """The op with this symbol name in the symbol table around `op`; None when there is no such op, or no table."""
+    """Find the op with this symbol name in the symbol table around `op`; None when there is no such op, or no table."""
     table: Operation | None = op
     while table is not None and not table.has_trait(SymbolTable):
         table = table.parent_op()
@@ -114,7 +114,7 @@ class ClassTypeOp(TorchOp):
 
     @classmethod
     def of(cls, type_: NnModuleType, at: Operation) -> ClassTypeOp | None:
-        """The declaration of an object's class, as `at` sees it."""
+        """Find the declaration of an object's class in the symbol table around `at`; None if there is none."""
         found = find_symbol(at, type_.data)
         return found if isinstance(found, ClassTypeOp) else None
 

@@ -13,7 +13,7 @@ from xdsl.ir import Attribute, Data, TypeAttribute
 from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 
-from flambeau.ir.dtypes import BY_TORCH_TYPE, DType
+from flambeau.ir.dtypes import BY_TORCH_TYPE, INT64_MAX, DType
 
 Shape = tuple[int | None, ...]
 """Dimension sizes; None is a size that is known only at run time."""
@@ -33,15 +33,12 @@ class TorchType(Data[Any], TypeAttribute):
         return f"!{self.name}{self.suffix()}"
 
     def suffix(self) -> str:
-        """What follows the name: `<[2,?],f32>`."""
+        """Print what follows the type's name: `<[2,?],f32>`."""
         from io import StringIO
 
         out = StringIO()
         self.print_parameter(Printer(out))
         return out.getvalue()
-
-
-MAX_SIZE = (1 << 63) - 1
 
 
 class TensorType(TorchType):
@@ -100,8 +97,8 @@ def _parse_dim(parser: AttrParser) -> int | None:
     if parser.parse_optional_punctuation("?") is not None:
         return None
     size = parser.parse_integer(allow_negative=False)
-    if size > MAX_SIZE:
-        parser.raise_error(f"a size is at most {MAX_SIZE}")
+    if size > INT64_MAX:
+        parser.raise_error(f"a size is at most {INT64_MAX}")
     return size
 
 
@@ -243,17 +240,17 @@ def parse_nested(parser: AttrParser) -> Attribute:
 
 @cache
 def intern(cls: type[TorchType], data: Any) -> Any:
-    """The one instance of a type with this content."""
+    """Return the one instance of a type with this content."""
     return cls(data)
 
 
 def vtensor(shape: Shape | None = None, element_type: Attribute | None = None) -> VTensorType:
-    """`!torch.vtensor<[...],dtype>`."""
+    """Make `!torch.vtensor<[...],dtype>`."""
     return intern(VTensorType, (shape, element_type))
 
 
 def tensor(shape: Shape | None = None, element_type: Attribute | None = None) -> NonValueTensorType:
-    """`!torch.tensor<[...],dtype>`."""
+    """Make `!torch.tensor<[...],dtype>`."""
     return intern(NonValueTensorType, (shape, element_type))
 
 
@@ -285,17 +282,17 @@ GENERATOR = intern(GeneratorType, None)
 
 
 def to_value(type_: Attribute) -> Attribute:
-    """The value-semantic twin of a tensor type; other types as they are."""
+    """Return the value-semantic twin of a tensor type; other types as they are."""
     return intern(VTensorType, type_.data) if isinstance(type_, NonValueTensorType) else type_
 
 
 def to_non_value(type_: Attribute) -> Attribute:
-    """The mutable twin of a tensor type; other types as they are."""
+    """Return the mutable twin of a tensor type; other types as they are."""
     return intern(NonValueTensorType, type_.data) if isinstance(type_, VTensorType) else type_
 
 
 def is_subtype(sub: Attribute, super_: Attribute) -> bool:
-    """Whether a value of type `sub` may stand where `super_` is asked for.
+    """Tell whether a value of type `sub` may stand where `super_` is asked for.
 
     Containers are invariant, but for tuples: a list of ints is no list of numbers, and an optional int no optional
     number.
@@ -325,7 +322,7 @@ def is_subtype(sub: Attribute, super_: Attribute) -> bool:
 
 
 def may_be_the_same(a: TensorType, b: TensorType) -> bool:
-    """Whether some tensor is of both types, as far as their shapes and dtypes tell."""
+    """Tell whether some tensor can be of both types: dtypes and known sizes are equal."""
     if None not in (a.element_type, b.element_type) and a.element_type != b.element_type:
         return False
     if a.shape is None or b.shape is None:
@@ -335,8 +332,14 @@ def may_be_the_same(a: TensorType, b: TensorType) -> bool:
     )
 
 
+def static_shape(type_: Attribute) -> tuple[int, ...] | None:
+    """Return the shape of a tensor type; None where a size or the rank is unknown, and for other types."""
+    shape = type_.shape if isinstance(type_, TensorType) else None
+    return None if shape is None or None in shape else shape  # type: ignore[return-value]
+
+
 def join_types(a: Attribute, b: Attribute) -> Attribute:
-    """The narrowest type that holds both."""
+    """Compute the join of two types: the narrowest type that holds values of both."""
     if a == b:
         return a
     if isinstance(a, TensorType) and isinstance(b, TensorType) and type(a) is type(b):

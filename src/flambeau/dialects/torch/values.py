@@ -157,7 +157,7 @@ class DictConstructOp(TorchOp):
 
 
 def print_typed(printer: Printer, operands: Sequence[SSAValue]) -> None:
-    """`%a, %b : T, U`, or nothing."""
+    """Print `%a, %b : T, U`, or nothing."""
     if operands:
         printer.print_list(operands, printer.print_operand)
         printer.print_string(" : ")
@@ -268,7 +268,7 @@ class OverwriteTensorContentsOp(TemplateOp):
 
 
 def old_overwrite(name: str) -> type[Operation]:
-    """The op under a name that it once had; reading it gives today's op."""
+    """Make the op under a name that it once had; reading it gives today's op."""
 
     def create(cls: type[Operation], /, **parts: Any) -> Operation:
         return OverwriteTensorContentsOp.create(**parts)

@@ -9,7 +9,7 @@ from xdsl.printer import Printer
 from flambeau.dialects.declared.attributes import EnumAttr, flag, ints, word
 from flambeau.dialects.declared.checks import of, same_shapes, same_types
 from flambeau.dialects.declared.forms import Reading, Template
-from flambeau.dialects.declared.ops import KINDS, REGIONS, TERMINATOR, DeclaredOp, Row, declare, instance, row
+from flambeau.dialects.declared.ops import EFFECTS, KINDS, REGIONS, TERMINATOR, DeclaredOp, Row, declare, instance, row
 from flambeau.dialects.tosa import checks
 from flambeau.dialects.tosa.attributes import (
     ATTRIBUTES,
@@ -229,6 +229,11 @@ TABLE: dict[str, Row] = {
     # Constants.
     "const": row("", "values: elements", checks.const),
     "const_shape": row("", "values: numbers", checks.const_shape, form=_FORM),
+    # What others define.
+    "custom": row(
+        "input_list*", "operator_name: str, domain_name: str, implementation_attrs: str", results=None, form=_FORM,
+        traits=EFFECTS,
+    ),
     # Control flow.
     "cond_if": row("condition inputs*", "", checks.cond_if, results=None, regions=2, traits=REGIONS),
     "while_loop": row("inputs*", "", checks.while_loop, results=None, regions=2, traits=REGIONS),

@@ -65,33 +65,33 @@ ATTRIBUTES: tuple[type[Attribute], ...] = (NanMode, RoundingMode, ResizeMode, Sh
 
 @cache
 def shape_type(rank: int) -> ShapeType:
-    """`!tosa.shape<rank>`."""
+    """Make `!tosa.shape<rank>`."""
     return ShapeType(rank)
 
 
 def nan_mode(mode: str = "PROPAGATE") -> NanMode:
-    """PROPAGATE or IGNORE."""
+    """Make a NaN mode: PROPAGATE or IGNORE."""
     return word(NanMode, mode)
 
 
 def rounding_mode(mode: str) -> RoundingMode:
-    """SINGLE_ROUND, INEXACT_ROUND or DOUBLE_ROUND."""
+    """Make a rounding mode: SINGLE_ROUND, INEXACT_ROUND or DOUBLE_ROUND."""
     return word(RoundingMode, mode)
 
 
 def resize_mode(mode: str) -> ResizeMode:
-    """NEAREST_NEIGHBOR or BILINEAR."""
+    """Make a resize mode: NEAREST_NEIGHBOR or BILINEAR."""
     return word(ResizeMode, mode)
 
 
 @cache
 def axis(value: int) -> IntegerAttr[Any]:
-    """`1 : i32`."""
+    """Make `1 : i32`."""
     return IntegerAttr(value, i32)
 
 
 def perms(values: Sequence[int]) -> DenseArrayBase[Any]:
-    """`array<i32: 1, 0>`, as permutations are given."""
+    """Make `array<i32: 1, 0>`, as permutations are given."""
     return _perms(tuple(values))
 
 
@@ -101,7 +101,7 @@ def _perms(values: tuple[int, ...]) -> DenseArrayBase[Any]:
 
 
 def shape_values(sizes: Sequence[int]) -> DenseIntOrFPElementsAttr[Any]:
-    """`dense<[2, 3]> : tensor<2xindex>`, the value of `const_shape`."""
+    """Make `dense<[2, 3]> : tensor<2xindex>`, the value of `const_shape`."""
     return _shape_values(tuple(sizes))
 
 

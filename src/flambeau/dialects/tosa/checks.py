@@ -15,7 +15,7 @@ Check = Callable[[DeclaredOp], None]
 
 
 def broadcast(*indices: int) -> Check:
-    """The result has the shape that these operands broadcast to; they have one rank."""
+    """Make the check that these operands have one rank and the result the shape that they broadcast to."""
 
     def check(op: DeclaredOp) -> None:
         types = [op.tensor(i) for i in indices]
@@ -42,7 +42,7 @@ def _wider(a: int | None, b: int | None) -> int | None:
 
 
 def same_elements(*indices: int) -> Check:
-    """These operands have the same elements."""
+    """Make the check that these operands have the same element type."""
 
     def check(op: DeclaredOp) -> None:
         first = op.tensor(indices[0])
@@ -54,17 +54,17 @@ def same_elements(*indices: int) -> Check:
 
 
 def result_element(index: int) -> Check:
-    """The result has the elements of this operand."""
+    """Make the check that the result has this operand's element type."""
     return lambda op: op.expect_element(op.tensor(index).element_type)
 
 
 def boolean_result(op: DeclaredOp) -> None:
-    """The result is a tensor of booleans."""
+    """Check that the result is a tensor of i1."""
     op.expect_element(i1)
 
 
 def element_is(index: int, wanted: Attribute) -> Check:
-    """An operand has these elements."""
+    """Make the check that an operand has this element type."""
 
     def check(op: DeclaredOp) -> None:
         if op.tensor(index).element_type != wanted:
@@ -74,7 +74,7 @@ def element_is(index: int, wanted: Attribute) -> Check:
 
 
 def rank(index: int, wanted: int) -> Check:
-    """An operand has this rank."""
+    """Make the check that an operand has this rank."""
 
     def check(op: DeclaredOp) -> None:
         if len(op.tensor(index).get_shape()) != wanted:
@@ -84,7 +84,7 @@ def rank(index: int, wanted: int) -> Check:
 
 
 def single(*indices: int) -> Check:
-    """These operands have one element: zero points, shifts, what padding is filled with."""
+    """Make the check that these operands have one element: zero points, shifts, what padding is filled with."""
 
     def check(op: DeclaredOp) -> None:
         for i in indices:
@@ -95,24 +95,24 @@ def single(*indices: int) -> Check:
 
 
 def as_input(op: DeclaredOp) -> None:
-    """The result has the type of the first operand, whatever the others are."""
+    """Check that the result has the type of the first operand, whatever the others are."""
     if not agree(op.tensor(0), op.result_tensor()):
         op.wrong(f"input and result have one type, got {op.tensor(0)} and {op.result_tensor()}")
 
 
 def result_shape(op: DeclaredOp) -> None:
-    """The result has the shape of the first operand."""
+    """Check that the result has the shape of the first operand."""
     op.expect_shape(shape(op.tensor(0)) or ())
 
 
 def result_of_numbers(op: DeclaredOp) -> None:
-    """The result holds booleans, integers or floats."""
+    """Check that the result's elements are booleans, integers or floats."""
     if category(op.result_tensor().element_type) not in "bif":
         op.wrong(f"gives booleans, integers or floats, got {op.result_tensor()}")
 
 
 def wide(op: DeclaredOp) -> None:
-    """The operands are of integers that are divided without widening."""
+    """Check that the operands' elements are i32 or i64, the integers that TOSA divides."""
     if op.tensor(0).element_type not in (i32, i64):
         op.wrong(f"is for i32 or i64, got {op.tensor(0)}")
 
@@ -121,7 +121,7 @@ def wide(op: DeclaredOp) -> None:
 
 
 def sizes_of(op: DeclaredOp, index: int, length: int) -> tuple[int, ...]:
-    """The numbers of a `!tosa.shape` operand: as many as asked for, and given by a constant."""
+    """Return the numbers of a `!tosa.shape` operand; fail unless they are `length` many, from a `tosa.const_shape`."""
     operand = op.operands[index]
     if operand.type != ShapeType(length):
         op.wrong(f"operand {index} is a !tosa.shape<{length}>, got {operand.type}")
@@ -133,7 +133,7 @@ def sizes_of(op: DeclaredOp, index: int, length: int) -> tuple[int, ...]:
 
 
 def _known(sizes: Iterable[int]) -> Shape:
-    """Sizes where a negative one stands for what only the run time knows."""
+    """Convert sizes to a shape: a negative one is dynamic."""
     return tuple(None if s < 0 else s for s in sizes)
 
 
@@ -189,7 +189,7 @@ def clamp(op: DeclaredOp) -> None:
 
 
 def table(op: DeclaredOp) -> None:
-    """8 bits look up one of 256 values; 16 bits look up two of 513 to go between."""
+    """Check a table: i8 looks up one of 256 entries, i16 interpolates between two of 513."""
     entries = {"8": (256,), "16": (513,)}.get(str(op.tensor(0).element_type).removeprefix("i"))
     if entries is None or not fits(shape(op.tensor(1)), entries):
         op.wrong(f"{op.tensor(0)} is not looked up in {op.tensor(1)}")
@@ -287,7 +287,7 @@ def matmul(op: DeclaredOp) -> None:
 
 
 def _windows(op: DeclaredOp, length: int, stride: int) -> int:
-    """How many steps of a stride there are in a length: TOSA wants them to fit exactly."""
+    """Count the windows in a length by a stride; fail unless the last one ends with the input, as TOSA demands."""
     if length < 0 or length % stride:
         op.wrong(f"the last window does not end with the input: a length of {length} in steps of {stride}")
     return length // stride + 1
@@ -358,7 +358,7 @@ def pool(op: DeclaredOp) -> None:
 
 
 def fft(op: DeclaredOp) -> None:
-    """`fft2d` and `rfft2d`: real and imaginary part are results of their own."""
+    """Check `fft2d` and `rfft2d`, whose results are the real and the imaginary part."""
     sizes = shape(op.tensor(0)) or ()
     if op.name == "tosa.rfft2d":
         sizes = (*sizes[:2], None if sizes[2] is None else sizes[2] // 2 + 1)

@@ -20,6 +20,9 @@ class EagerEngine:
 
     name = "eager"
 
+    output_type = "torch"
+    """What programs are lowered to for it, where nobody says."""
+
     def compile(self, module: Any) -> EagerExecutable:
         """Make a module callable; it must be of output type `raw` or `torch`."""
         try:

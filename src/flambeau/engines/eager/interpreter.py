@@ -78,7 +78,7 @@ class Frame:
 
 
 def explain(op: Operation, reason: str) -> str:
-    """What went wrong in an op, with its types and its line."""
+    """Describe what went wrong in an op, with its types and its line."""
     d = diagnostic_for(op, "run", reason)
     lines = [f"{d.op}: {reason}", f"  called with ({', '.join(d.operands)}) -> ({', '.join(d.results)})"]
     return "\n".join([*lines, d.place()] if d.place() else lines)
@@ -119,7 +119,7 @@ class Interpreter:
                     self._root = frame.values[op.results[0]]
 
     def rule(self, op: Operation) -> Rule:
-        """The rule for an op, which is looked up once."""
+        """Return the rule for an op, which is looked up once."""
         found = self._rules.get(op)
         if found is None:
             found = self._rules[op] = self._find_rule(op)
@@ -158,7 +158,7 @@ class Interpreter:
         return Frame(self).block(function.body.block, arguments)
 
     def _apart(self, function: func.FuncOp, arguments: Sequence[Any], results: Sequence[Any]) -> list[Any]:
-        """The results, where values are copied that share memory with an argument, a weight or another result."""
+        """Copy those results that are values but share memory with an argument, a weight or another result."""
         taken = {_memory(t) for given in (arguments, list(self.literals.values())) for t in _tensors(given)}
         apart = []
         for result, type_ in zip(results, function.function_type.outputs.data, strict=True):
@@ -170,7 +170,7 @@ class Interpreter:
         return apart
 
     def weight(self, name: str) -> torch.Tensor:
-        """The weight of this name, in its own memory."""
+        """Return the weight of this name, in its own memory; RunError if it is missing."""
         if name not in self.weights:
             raise RunError(f"the weight {name!r} is missing")
         found = self.weights[name]

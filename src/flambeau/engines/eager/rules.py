@@ -44,6 +44,7 @@ from flambeau.dialects.torch.schema import Argument, Schema
 from flambeau.dialects.torch.types import ContainerType, NnModuleType, TensorType, VTensorType
 from flambeau.dialects.torch.values import LoadOp, StoreOp
 from flambeau.engines.eager.interpreter import Frame, Rule, ScriptObject, explain
+from flambeau.engines.eager.random import philox
 from flambeau.engines.errors import RunError
 from flambeau.ir.dtypes import BY_CODE, DType, from_torch
 from flambeau.ir.module import TensorSpec
@@ -52,7 +53,7 @@ Values = Sequence[Any]
 
 
 def find_rule(op: Operation) -> Rule:
-    """The rule of an op: by its name, by its class, or PyTorch's own operator."""
+    """Find the rule of an op: by its name, by its class, or PyTorch's own operator."""
     overload = getattr(op, "overload", "") or op.name
     if overload in RULES:
         return RULES[overload]
@@ -80,7 +81,7 @@ def _constant(frame: Frame, op: Operation, args: Values) -> Any:
 
 
 def _literal(frame: Frame, op: Operation, args: Values) -> torch.Tensor:
-    """A value is made once and shared; a mutable tensor is a fresh copy each time."""
+    """Return a literal: a value is made once and shared, a mutable tensor is a fresh copy each time."""
     assert isinstance(op, LiteralOp)
     contents = frame.run.literals.get(op)
     if contents is None:
@@ -146,7 +147,7 @@ def _loop(frame: Frame, op: Operation, args: Values) -> Any:
 
 
 def _calculate(frame: Frame, op: Operation, args: Values) -> Any:
-    """The computation itself; what is said about it is not needed when it runs."""
+    """Run the first region, the computation itself; what the op says about shapes and dtypes is not needed."""
     return _results(op, frame.block(op.regions[0].block))
 
 
@@ -277,7 +278,7 @@ def _symbolic_int(frame: Frame, op: Operation, args: Values) -> UnknownSize:
 
 
 def _bind_shape(frame: Frame, op: Operation, args: Values) -> None:
-    """Sizes that are plain symbols tell what these are."""
+    """Bind symbols to the tensor's sizes, where these are plain symbols."""
     assert isinstance(op, BindSymbolicShapeOp)
     for size, expression in zip(args[0].shape, op.expressions.data.results, strict=True):
         if isinstance(expression, AffineSymExpr):
@@ -329,6 +330,8 @@ RULES: dict[str, Rule] = {
     "overwrite.tensor.contents": _overwrite, "prim.Uninitialized": _nothing, "prim.Enter": _nothing,
     "prim.Exit": _nothing, "prim.RaiseException": _raise, "prim.Print": _print, "aten.warn": _warn,
     "prim.tolist": _tolist, "aten.tensor": _tensor, "valsem.aten.bernoulli.float": _bernoulli,
+    "flambeau.philox": lambda frame, op, args: philox(*args)[0],
+    "flambeau.philox.pair": lambda frame, op, args: tuple(philox(*args[:3])[args[3] : args[3] + 2]),
     "per_tensor_affine.create": _quantized, "aten.device.with_index": _device,
 }  # fmt: skip
 """Ops by name."""
@@ -338,7 +341,7 @@ RULES: dict[str, Rule] = {
 
 
 def _is_generic(schema: Schema) -> bool:
-    """Whether an op is about any type of elements, or changes a list or dictionary."""
+    """Tell whether an op is about any type of elements, or changes a list or dictionary."""
     return schema.is_vararg or any(
         a.type.base in _ANY
         or a.type.base.startswith("Dict(")
@@ -351,7 +354,7 @@ _ANY = frozenset({"t", "t1", "t2", "tVal", "Any", "AnyList", "AnyEnumType"})
 
 
 def _changes(method: str) -> Callable[..., Any]:
-    """A method that changes a container, which is then the result."""
+    """Make a function that calls a container's method and returns the container."""
 
     def change(container: Any, *args: Any) -> Any:
         getattr(container, method)(*args)
@@ -411,7 +414,7 @@ IN_PYTHON: dict[str, Callable[..., Any]] = {
 
 @cache
 def _operator(name: str) -> Any:
-    """PyTorch's operator for `aten.add.Tensor`."""
+    """Return PyTorch's operator for `aten.add.Tensor`; NotImplementedError if there is none."""
     namespace, _, rest = name.partition(".")
     base, _, overload = rest.partition(".")
     if not rest:
@@ -452,7 +455,7 @@ def _registry_rule(op: TorchOp) -> Rule:
 
 
 def _arguments(op: TorchOp, call: Any) -> list[tuple[str, bool]]:
-    """The names of the arguments, and whether they can be given only by name."""
+    """List the names of the arguments, and whether they can be given only by name."""
     if op.schema is not None:
         found = [(a.name, a.kwarg_only) for a in op.schema.arguments]
     else:
@@ -461,7 +464,7 @@ def _arguments(op: TorchOp, call: Any) -> list[tuple[str, bool]]:
 
 
 def _guards(op: TorchOp) -> list[tuple[int, Callable[[Any], Any]]]:
-    """What must be done to operands that are values before PyTorch gets them."""
+    """List what must be done, at which position, to operands that are values before PyTorch gets them."""
     declared: Sequence[Argument | None] = (None,) * len(op.operands) if op.schema is None else op.schema.arguments
     found: list[tuple[int, Callable[[Any], Any]]] = []
     for i, (operand, argument) in enumerate(zip(op.operands, declared, strict=True)):
@@ -488,7 +491,7 @@ def _cloned(value: Any) -> Any:
 
 
 def _plain(result: Any) -> Any:
-    """A result as the torch dialect knows it: dtypes are their numbers."""
+    """Convert a result to what the torch dialect has: dtypes become their codes."""
     if isinstance(result, torch.dtype):
         dtype = from_torch(result)
         assert dtype is not None

@@ -26,7 +26,7 @@ def _assert(op: Operation) -> None:
 
 
 def _found(module: ModuleOp) -> Iterator[Operation]:
-    """The checks, and then the function that they call."""
+    """Yield the checks, and then the function that they call."""
     for op in module.walk():
         if op.name == "stablehlo.composite" and op.properties["name"] == _NAME:
             yield op

@@ -17,7 +17,8 @@ from iree.compiler.tools import binaries
 
 from flambeau.engines.cache import ArtefactCache, cache_directory, cache_enabled, cache_key
 from flambeau.engines.errors import EngineError, InvalidProgram
-from flambeau.engines.iree.flags import FALLBACK, host_cpu, profile_flags
+from flambeau.engines.host import host_cpu
+from flambeau.engines.iree.flags import FALLBACK, profile_flags
 
 _SHOWN_CHARACTERS = 2000
 """IREE likes to attach whole functions to its messages; the text of an error shows this much of each."""
@@ -66,7 +67,7 @@ def compile_mlir(
 
 @cache
 def iree_version() -> str:
-    """The exact version of the installed IREE compiler."""
+    """Return the exact version of the installed IREE compiler."""
     return f"{version.VERSION} {version.REVISIONS.get('IREE', '')}".strip()
 
 
@@ -106,7 +107,7 @@ _MESSAGE = re.compile(r"^(?:\S*[/\\])?(source\.mlir:\d+:\d+): (error|warning|not
 
 
 def _diagnostics(said: str) -> list[tuple[str, str]]:
-    """The messages in what the compiler said, with their severity; all of it is one if it has no such form."""
+    """Split what the compiler said into messages with their severity; all of it is one if it has no such form."""
     starts = list(_MESSAGE.finditer(said))
     if not starts:
         return [("error", said.strip())] if said.strip() else []
@@ -132,7 +133,7 @@ def _summary(verb: str, source: bytes, diagnostics: Sequence[tuple[str, str]]) -
 
 
 def _excerpt(source: bytes, message: str) -> list[str]:
-    """The line of the program that a message points at, and a caret under the column."""
+    """Return the line of the program that a message points at, and a caret under the column."""
     found = re.match(r"source\.mlir:(\d+):(\d+):", message)
     lines = source.splitlines()
     if not found or not 1 <= int(found[1]) <= len(lines):

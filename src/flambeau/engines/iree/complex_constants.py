@@ -45,7 +45,7 @@ def _wide_constants(module: ModuleOp) -> Iterator[Operation]:
 
 
 def _filled(b: LinalgBuilder, op: FillOp | FromElementsOp) -> Tensor:
-    """One number everywhere."""
+    """Fill a tensor with one complex number."""
     number = Element(b, op.operands[0], dtypes.complex128)
     pair = b.value(FromElementsOp, (number.real.value, number.imag.value), TensorType(f64, [2]))
     parts = Tensor(pair, dtypes.float64)

@@ -1,4 +1,4 @@
-"""Pads of complex numbers, as writes into a filled tensor; in StableHLO the parts are padded each for itself.
+"""Pads of complex numbers, as pads of their real and imaginary parts.
 
 WORKAROUND(iree==3.13): the compiler crashes on a pad whose value is a complex constant, and has no op that fills memory
 with elements of 128 bits. It can go when `test_a_pad_with_a_complex_constant` and `test_a_fill_of_complex128` in
@@ -30,23 +30,23 @@ def _found(module: ModuleOp) -> Iterator[Operation]:
 
 
 def _value(op: PadOp) -> SSAValue:
-    """What a pad fills with."""
+    """Return the value that a pad fills with."""
     last = op.regions[0].block.last_op
     assert last is not None
     return last.operands[0]
 
 
 def _replace(op: Operation) -> SSAValue:
-    return _written(op) if isinstance(op, PadOp) else _pad_of_parts(op)
+    return _tensor_pad_of_parts(op) if isinstance(op, PadOp) else _pad_of_parts(op)
 
 
-def _written(op: PadOp) -> SSAValue:
+def _tensor_pad_of_parts(op: PadOp) -> SSAValue:
     b, dtype = builder_before(op), dtype_of(op.result)
-    x = Tensor(op.source, dtype)
+    x, fill = Tensor(op.source, dtype), Element(b, _value(op), dtype)
     low, high = mixed(op.static_low, op.low), mixed(op.static_high, op.high)
-    sizes = [b.add(b.add(n, lo), hi) for n, lo, hi in zip(b.sizes(x), low, high, strict=True)]
-    filled = b.initial(sizes, Element(b, _value(op), dtype), dtype)
-    return b.insert_slice(x, filled, low, [1] * x.rank).value
+    real = b.pad(b.elementwise([x], lambda e: e.real, dtype.real), low, high, fill.real)
+    imag = b.pad(b.elementwise([x], lambda e: e.imag, dtype.real), low, high, fill.imag)
+    return b.elementwise([real, imag], lambda re, im: re.with_imag(im, dtype), dtype).value
 
 
 def _pad_of_parts(op: Operation) -> SSAValue:
@@ -59,7 +59,7 @@ def _pad_of_parts(op: Operation) -> SSAValue:
 
 
 def _real(value: SSAValue) -> TensorType:
-    """The type of the real parts of a tensor of complex numbers."""
+    """Return the type of the real parts of a tensor of complex numbers."""
     type_ = value.type
     assert isinstance(type_, TensorType)
     assert isinstance(type_.element_type, ComplexType)

@@ -29,7 +29,7 @@ _BROADCAST = "stablehlo.dynamic_broadcast_in_dim"
 
 
 def constants_to_tensors(module: ModuleOp) -> ModuleOp:
-    """The module itself, or a copy that has been rewritten."""
+    """Rewrite a copy of the module; return the module itself if there is nothing to do."""
     if not any(_reduced_constants(module)):
         return module
     module = module.clone()
@@ -43,7 +43,7 @@ def constants_to_tensors(module: ModuleOp) -> ModuleOp:
 
 
 def _reduced_constants(module: ModuleOp) -> tuple[list[Operation], list[Operation]]:
-    """The constants of dynamic size that are reduced, and the reductions of static ones; each with nothing else."""
+    """Find the constants of dynamic size that are reduced, and the reductions of static constants alone."""
     made_of: dict[SSAValue, frozenset[Operation]] = {}
     constants: dict[Operation, None] = {}
     reductions: list[Operation] = []
@@ -64,7 +64,7 @@ def _reduced_constants(module: ModuleOp) -> tuple[list[Operation], list[Operatio
 
 
 def _is_count(op: Operation) -> bool:
-    """Whether an op gives positions."""
+    """Tell whether an op yields positions (an iota)."""
     if isinstance(op, GenericOp):
         return len(op.results) == 1 and not op.inputs and not _is_reduction(op)
     return op.name in ("stablehlo.iota", "stablehlo.dynamic_iota")
@@ -77,7 +77,7 @@ def _is_reduction(op: Operation) -> bool:
 
 
 def _inputs(op: Operation) -> list[SSAValue]:
-    """The tensors that an op is computed from, where that is of interest."""
+    """List the tensors that an op is computed from; empty for ops that are of no interest."""
     if isinstance(op, GenericOp):
         return list(op.inputs)
     if op.name == _BROADCAST or op.name in _MOVES:
@@ -90,7 +90,7 @@ def _inputs(op: Operation) -> list[SSAValue]:
 
 
 def _is_constant(op: Operation) -> bool:
-    """Whether an op gives one number everywhere, in a tensor of dynamic size."""
+    """Tell whether an op yields one number everywhere, in a tensor of dynamic size."""
     type_ = op.results[0].type if op.results else None
     if not isinstance(type_, TensorType) or isinstance(type_.element_type, ComplexType) or None not in shape_in(type_):
         return False
@@ -100,7 +100,7 @@ def _is_constant(op: Operation) -> bool:
 
 
 def _number(value: SSAValue) -> DenseIntOrFPElementsAttr | None:
-    """The literal with one number that a value repeats. TOSA repeats by choosing between a number and itself."""
+    """Return the splat literal that a value repeats, else None. TOSA repeats by a select of a number or itself."""
     op = value.owner
     if not isinstance(op, Operation):
         return None

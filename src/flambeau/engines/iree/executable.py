@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+import sys
+import weakref
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
-import numpy.typing as npt
-
 from flambeau.engines.cache import write_atomically
 from flambeau.engines.errors import EngineError
 from flambeau.engines.executable import ProgramExecutable
-from flambeau.engines.iree.flags import host_cpu
+from flambeau.engines.host import host_cpu
+from flambeau.engines.iree.external import Bound
+from flambeau.engines.iree.quick_calls import MISSED, quick_calls
 from flambeau.engines.iree.runtime import Program
-from flambeau.engines.safetensors_file import read_safetensors, restore, write_safetensors
+from flambeau.engines.safetensors_file import write_safetensors
+from flambeau.engines.saved_weights import describe, restore_weights, shared
 from flambeau.engines.signature_json import signature_from_json, signature_to_json
-from flambeau.ir.arrays import dtype_of, is_torch, to_torch
-from flambeau.ir.dtypes import BY_NAME
 from flambeau.ir.module import Signature
 
 FORMAT = "flambeau-iree"
@@ -44,24 +45,72 @@ class IreeExecutable(ProgramExecutable):
         function: str = "main",
         device: str = "local-task",
         profile: str = "model",
+        functions: tuple[Bound, ...] = (),
     ) -> None:
         super().__init__(weights, signatures, function)
         self.vmfb = vmfb
         self.device = device
         self.profile = profile
-        self._program = Program(vmfb, weights, device)
+        self.functions = functions
+        """Functions of Python's that the program calls."""
+        self._program = Program(vmfb, weights, device, functions)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        call = self._program.quick
+        if call is not None and not kwargs and (result := call(args)) is not MISSED:
+            return result
+        result = self._run(self._default, args, kwargs)
+        if call is None:
+            self._prepare_quick_calls()
+        return result
+
+    def _prepare_quick_calls(self) -> None:
+        """Prepare quick calls of a function that has been called."""
+        name, program = self._default, self._program
+        if program.quick is None and name in self._plans and "torch" in sys.modules:
+            function = program.function(name, self.signatures[name].results)
+            program.quick, program.quick_bind = quick_calls(program.device, function, self._plans[name])
+
+    def bind(self, *args: Any, **kwargs: Any) -> Callable[[], Any]:
+        """Bind these arguments to a call, which takes the quick way while they are as they were."""
+        slow, program, key = super().bind(*args, **kwargs), self._program, object()
+
+        def call() -> Any:
+            quick = program.__dict__.get("quickly_bound", {}).get(key)
+            if quick is not None and (result := quick()) is not MISSED:
+                return result
+            result = slow()
+            self._prepare_quick_calls()
+            if program.quick_bind is not None and not kwargs and (quick := program.quick_bind(args)) is not None:
+                program.quickly_bound[key] = quick
+            return result
+
+        weakref.finalize(call, program.unbind, key).atexit = False
+        return call
 
     def call_flat(self, name: str, values: Sequence[Any], as_torch: bool = False) -> list[Any]:
-        return self._program.call(name, values, self.signature(name).results, as_torch=as_torch)
+        inputs = self._program.inputs(values)
+        return self._program.function(name, self.signature(name).results).call(inputs, as_torch)
+
+    def bind_flat(self, name: str, values: Sequence[Any], as_torch: bool) -> Callable[[], list[Any]]:
+        return self._program.bind(name, values, self.signature(name).results, as_torch)
+
+    def with_weights(self, weights: Mapping[str, Any]) -> IreeExecutable:
+        """Make the same program over other weights, of the same names and types; nothing is compiled."""
+        options: Any = {"function": self._default, "device": self.device, "profile": self.profile}
+        return IreeExecutable(self.vmfb, weights, self.signatures, **options, functions=self.functions)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write `x.vmfb` (a plain IREE artefact), and `x.json` and `x.safetensors` beside it.
 
         The artefact is for CPUs that have all instructions of this one.
         """
+        if self.functions:
+            names = ", ".join(f"{bound.module}.{bound.name}" for bound in self.functions)
+            raise EngineError(f"the program calls functions of Python's, which cannot be saved: {names}")
         vmfb, description, weights = _sides(path)
         machine, instructions = host_cpu()
-        kept, aliases = _shared(self.weights)
+        kept, aliases = shared({**self.weights, **self.state()})
         data = {
             "format": FORMAT,
             "version": FORMAT_VERSION,
@@ -72,7 +121,7 @@ class IreeExecutable(ProgramExecutable):
             "device": self.device,
             "function": self._default,
             "signatures": {name: signature_to_json(name, s) for name, s in self.signatures.items()},
-            "weights": {name: _describe(name, tensor) for name, tensor in kept.items()},
+            "weights": {name: describe(name, tensor) for name, tensor in kept.items()},
             "aliases": aliases,
         }
         text = json.dumps(data, indent=1).encode()
@@ -101,7 +150,7 @@ def load_executable(path: str | PathLike[str], *, device: str | None = None) -> 
         if data["sha256"] != hashlib.sha256(vmfb).hexdigest():
             raise EngineError(f"{artefact} is damaged, or does not belong to {description}")
         signatures = {name: signature_from_json(s) for name, s in data["signatures"].items()}
-        tensors = _restore(weights, read_safetensors(weights), data)
+        tensors = restore_weights(weights, data)
         return IreeExecutable(
             vmfb,
             tensors,
@@ -119,52 +168,6 @@ def load_executable(path: str | PathLike[str], *, device: str | None = None) -> 
 def _sides(path: str | PathLike[str]) -> tuple[Path, Path, Path]:
     base = str(path).removesuffix(".vmfb")
     return Path(f"{base}.vmfb"), Path(f"{base}.json"), Path(f"{base}.safetensors")
-
-
-def _shared(weights: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
-    """The distinct tensors, and for each further name of one of them, its first name."""
-    kept: dict[str, Any] = {}
-    aliases: dict[str, str] = {}
-    names: dict[Any, str] = {}
-    for name, tensor in weights.items():
-        if is_torch(tensor):
-            identity: Any = (tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride(), tensor.is_conj())
-        else:
-            identity = (tensor.ctypes.data, tensor.dtype, tensor.shape, tensor.strides)
-        first = names.setdefault(identity, name) if 0 not in tensor.shape else name
-        if first == name:
-            kept[name] = tensor
-        else:
-            aliases[name] = first
-    return kept, aliases
-
-
-def _describe(name: str, tensor: Any) -> dict[str, Any]:
-    dtype = dtype_of(tensor)
-    if dtype is None:
-        raise EngineError(f"cannot save the weight {name!r}: {tensor.dtype} is not an element type of programs")
-    return {"dtype": dtype.name, "shape": list(tensor.shape), "torch": is_torch(tensor)}
-
-
-def _restore(path: Path, arrays: dict[str, npt.NDArray[Any]], data: dict[str, Any]) -> dict[str, Any]:
-    tensors: dict[str, Any] = {}
-    for name, entry in data["weights"].items():
-        if name not in arrays:
-            raise EngineError(f"{path} does not have the weight {name!r}")
-        try:
-            array = restore(arrays[name], BY_NAME[entry["dtype"]], tuple(entry["shape"]))
-        except ValueError as error:
-            raise EngineError(f"the weight {name!r} in {path} is not the one that was saved: {error}") from error
-        tensors[name] = to_torch(array) if entry["torch"] and _has_torch() else array
-    return tensors | {name: tensors[first] for name, first in data["aliases"].items()}
-
-
-def _has_torch() -> bool:
-    try:
-        import torch  # noqa: F401
-    except ImportError:
-        return False
-    return True
 
 
 def _check_host(artefact: Path, data: dict[str, Any]) -> None:

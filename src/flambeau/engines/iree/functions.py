@@ -60,21 +60,21 @@ def _sin(x: Element) -> Element:
 
 
 def _cos(x: Element) -> Element:
-    """The sine of the distance to the nearest zero, which keeps its digits: tan is a quotient by this."""
+    """Compute cos as the sine of the distance to the nearest zero, which keeps its digits: tan divides by it."""
     halves, rest = _reduced(x, 1 / 2, 0.5)
     sin = _sin_of_small(rest)
     return halves.is_odd().select(sin, -sin)
 
 
 def _tan(x: Element) -> Element:
-    """Near a pole all depends on the distance to it, so angles are reduced by quarters of a turn."""
+    """Compute tan by reduction to quarters of a turn: near a pole all depends on the distance to it."""
     quarters, rest = _reduced(x, 1 / 4)
     sin, cos = _sin_of_small(rest), x.emit(math.CosOp, (abs(rest),))
     return (x == 0).select(x, quarters.is_odd().select(-cos / sin, sin / cos))
 
 
 def _erf(x: Element) -> Element:
-    """2/√π e^(-x²) Σ 2^n x^(2n+1) / (2n+1)!!, whose terms are positive, so that nothing cancels; from 6 on it is 1."""
+    """Compute erf as 2/√π e^(-x²) Σ 2^n x^(2n+1) / (2n+1)!!: as no term is negative, nothing cancels; 1 from 6 on."""
     size = abs(x).minimum(6.0)
     square, total = size * size, size.like(1)
     for n in range(110, 0, -1):
@@ -99,7 +99,7 @@ def _found(module: ModuleOp) -> Iterator[Operation]:
 
 
 def _computed(op: Operation) -> SSAValue:
-    """The result of a formula for a scalar in a body, or for each element of a tensor."""
+    """Emit a formula for a scalar in a body, or for each element of a tensor."""
     b, formula, x = builder_before(op), _FORMULAS[op.name], op.operands[0]
     if isinstance(x.type, AnyFloat):
         return formula(Element(b, x, dtypes.BY_BUILTIN[x.type])).value

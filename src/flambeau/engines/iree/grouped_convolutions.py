@@ -53,7 +53,7 @@ def _split(op: Operation) -> SSAValue:
 
 
 def _part(op: Operation, value: SSAValue, dim: int, index: int, groups: int) -> SSAValue:
-    """One of the equal parts of a tensor along a dim."""
+    """Slice one of the equal parts of a tensor along a dim."""
     shape = [n for n in shape_of(value) if n is not None]
     size = shape[dim] // groups
     starts, limits = [0] * len(shape), list(shape)

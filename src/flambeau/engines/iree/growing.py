@@ -15,7 +15,7 @@ from flambeau.engines.iree.loops import Structured
 
 
 def is_growing_loop(op: Structured) -> bool:
-    """Whether a loop starts with a tensor of which a cast opens a size."""
+    """Tell whether a loop starts with a tensor of which a cast makes a size dynamic."""
     return isinstance(op, scf.ForOp) and any(_is_opened(value) for value in op.iter_args)
 
 

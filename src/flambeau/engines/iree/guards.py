@@ -19,7 +19,7 @@ from xdsl.ir import Block, Operation, SSAValue
 
 
 def check_sizes_first(module: ModuleOp) -> ModuleOp:
-    """The module itself, or a copy in which functions check the sizes of their arguments before all else."""
+    """Move checks of the arguments' sizes to the front of functions, in a copy if there is something to do."""
     if all(_come_first(block, _guards(block)) for block in _entry_blocks(module)):
         return module
     module = module.clone()
@@ -42,7 +42,7 @@ def _entry_blocks(module: ModuleOp) -> Iterator[Block]:
 
 
 def _guards(block: Block) -> list[Operation]:
-    """The checks that depend on the sizes of arguments alone and what computes them, in order."""
+    """List the checks that depend on the sizes of arguments alone and what computes them, in order."""
     sizes: set[SSAValue] = set()
     needed: set[Operation] = set()
     for op in block.ops:

@@ -20,12 +20,12 @@ Structured = scf.IfOp | scf.ForOp | scf.WhileOp
 
 
 def is_loop_on_tensors(op: Structured) -> bool:
-    """Whether IREE cannot take a loop."""
+    """Tell whether IREE cannot take a loop: `scf.while` that carries tensors."""
     return isinstance(op, scf.WhileOp) and any(isinstance(o.type, TensorType) for o in op.operands)
 
 
 def with_branches(module: ModuleOp, *needs: Callable[[Structured], bool]) -> ModuleOp:
-    """A copy of the module in which functions with an op that needs it have branches only, or the module itself."""
+    """Flatten functions with an op that needs it to branches between blocks, in a copy if there is any."""
 
     def needs_branches(function: Operation) -> bool:
         return isinstance(function, func.FuncOp) and any(
@@ -43,7 +43,7 @@ def with_branches(module: ModuleOp, *needs: Callable[[Structured], bool]) -> Mod
 
 
 def _all_structured(region: Region) -> Iterator[Structured]:
-    """The structured ops of a function, and those inside them, but not those in the bodies of other ops."""
+    """Yield the structured ops of a function, and those inside them, but not those in the bodies of other ops."""
     for op in _structured(region):
         yield op
         for inner in op.regions:
@@ -51,7 +51,7 @@ def _all_structured(region: Region) -> Iterator[Structured]:
 
 
 def _structured(region: Region) -> Iterator[Structured]:
-    """The structured ops in the blocks of a region, but not inside other ops."""
+    """Yield the structured ops in the blocks of a region, but not inside other ops."""
     for block in region.blocks:
         for op in block.ops:
             if isinstance(op, Structured):

@@ -10,19 +10,29 @@ from flambeau.engines.iree import (
     checks,
     complex_constants,
     complex_pads,
+    control_flow,
     empty_products,
     functions,
     gathers,
     grouped_convolutions,
+    host_casts,
     loop_starts,
     products,
+    reduction_tiles,
+    row_convolutions,
+    row_loads,
+    row_products,
     rows,
     scatters,
+    serial_loops,
     slice_writes,
+    small_floats,
     stablehlo_ops,
     tosa_ops,
     truth_reductions,
     truth_values,
+    turned_taps,
+    volume_convolutions,
     whole_numbers,
     whole_ops,
 )
@@ -30,15 +40,23 @@ from flambeau.engines.iree.constants import constants_to_tensors
 from flambeau.engines.iree.growing import is_growing_loop
 from flambeau.engines.iree.guards import check_sizes_first
 from flambeau.engines.iree.loops import is_loop_on_tensors, with_branches
-from flambeau.engines.iree.parameters import weights_to_parameters
+from flambeau.engines.iree.parameters import variables_to_parameters, weights_to_parameters
 from flambeau.engines.iree.registers import passes_narrow_numbers, widen_arguments
+from flambeau.lowering.stablehlo.sharding import without_shardings
 
 REWRITES: tuple[Callable[[ModuleOp], ModuleOp], ...] = (
+    control_flow.REWRITE,
     checks.REWRITE,
     whole_ops.REWRITE,
     functions.REWRITE,
+    host_casts.REWRITE,
+    host_casts.CONVERTED,
+    small_floats.REWRITE,
     stablehlo_ops.DYNAMIC_OPS,
     scatters.REWRITE,
+    row_products.REWRITE,
+    row_loads.REWRITE,
+    serial_loops.REWRITE,
     loop_starts.REWRITE,
     slice_writes.REWRITE,
     complex_pads.REWRITE,
@@ -46,6 +64,8 @@ REWRITES: tuple[Callable[[ModuleOp], ModuleOp], ...] = (
     constants_to_tensors,
     grouped_convolutions.REWRITE,
     products.REWRITE,
+    row_convolutions.REWRITE,
+    volume_convolutions.REWRITE,
     rows.REWRITE,
     empty_products.REWRITE,
     tosa_ops.REWRITE,
@@ -53,6 +73,8 @@ REWRITES: tuple[Callable[[ModuleOp], ModuleOp], ...] = (
     gathers.REWRITE,
     truth_values.REWRITE,
     truth_reductions.REWRITE,
+    turned_taps.REWRITE,
+    reduction_tiles.REWRITE,
     check_sizes_first,
     whole_numbers.REWRITE,
 )
@@ -60,8 +82,13 @@ REWRITES: tuple[Callable[[ModuleOp], ModuleOp], ...] = (
 
 
 def for_iree(module: ModuleOp) -> ModuleOp:
-    """The module itself, or a copy without the ops that IREE does not take; its weights are parameters."""
-    for rewrite in (*REWRITES, weights_to_parameters):
+    """Rewrite a copy of the module without the ops that IREE does not take; its weights become parameters."""
+    for rewrite in (
+        without_shardings,
+        *REWRITES,
+        variables_to_parameters,
+        weights_to_parameters,
+    ):  # IREE does not know of many devices
         module = rewrite(module)
     flat = with_branches(module, is_loop_on_tensors, is_growing_loop, passes_narrow_numbers)
     if flat is not module:

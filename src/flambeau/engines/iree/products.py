@@ -25,7 +25,7 @@ _PRODUCTS = frozenset({"arith.mulf", "arith.muli", "stablehlo.multiply"})
 
 
 def _found(module: ModuleOp) -> Iterator[Operation]:
-    """The multiplications, of elements or of StableHLO's tensors, whose results are summed over several dims."""
+    """Yield the multiplications, of elements or of StableHLO's tensors, whose results are summed over several dims."""
     for op in module.walk():
         if isinstance(op, GenericOp):
             reduced = _reduced_dims(op)
@@ -44,7 +44,7 @@ def _found(module: ModuleOp) -> Iterator[Operation]:
 
 
 def _terms(op: Operation) -> Sequence[SSAValue]:
-    """What an addition adds."""
+    """Return the operands of an addition; empty for other ops."""
     return op.operands if op.name in _SUMS else ()
 
 
@@ -53,13 +53,13 @@ def _reduced_dims(op: GenericOp) -> list[int]:
 
 
 def _repeats(op: GenericOp, dims: Sequence[int]) -> bool:
-    """Whether an input is the same along one of some dims."""
+    """Tell whether an input is the same along one of some dims."""
     used = (map_.data.used_dims() for map_ in op.indexing_maps.data[: len(op.inputs)])
     return not all(set(dims) <= set(found) for found in used)
 
 
 def _product(value: SSAValue) -> Operation | None:
-    """The multiplication of two different numbers that a number, or the elements of a tensor, are the results of."""
+    """Return the multiplication of two different numbers that yields a number, or a tensor's elements; else None."""
     op = value.owner
     if isinstance(op, GenericOp) and not _reduced_dims(op):
         op = _last(op).operands[0].owner

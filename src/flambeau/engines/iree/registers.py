@@ -20,7 +20,7 @@ WIDTH = 64
 
 
 def passes_narrow_numbers(op: Structured) -> bool:
-    """Whether a branch or loop gives a number of less than 64 bits."""
+    """Tell whether a branch or loop yields a number of less than 64 bits."""
     return any(_bits(r.type) is not None for r in op.results)
 
 
@@ -35,7 +35,7 @@ def widen_arguments(module: ModuleOp) -> None:
 
 
 def _bits(type_: Attribute) -> int | None:
-    """The width of a narrow number; None for all other types."""
+    """Return the width of a narrow number; None for all other types."""
     width = type_.bitwidth if isinstance(type_, IntegerType | AnyFloat) else WIDTH
     return width if width < WIDTH else None
 
@@ -70,7 +70,7 @@ def _widened(value: SSAValue) -> list[Operation]:
 
 
 def _incoming(block: Block, index: int) -> Iterator[tuple[Operation, int]]:
-    """The branches to a block, each with the position of the operand that becomes an argument of the block."""
+    """Yield the branches to a block, each with the position of the operand that becomes this argument."""
     assert block.parent is not None
     for other in block.parent.blocks:
         match other.last_op:

@@ -28,7 +28,7 @@ class Rewrite:
     """Gives what stands for the result of an op, which is erased then; None where it has done all itself."""
 
     def __call__(self, module: ModuleOp) -> ModuleOp:
-        """The module itself, or a copy that has been rewritten."""
+        """Rewrite a copy of the module; return the module itself if nothing is found."""
         if next(iter(self.find(module)), None) is None:
             return module
         copy = module.clone()
@@ -41,7 +41,7 @@ class Rewrite:
 
 
 def builder_before(op: Operation) -> LinalgBuilder:
-    """A builder whose ops stand before an op, and come from the same place in the source."""
+    """Make a builder that inserts before an op, with its location."""
     assert op.parent is not None
     b = LinalgBuilder(op.parent)
     b.before, b.location = op, op.location
@@ -54,7 +54,7 @@ def dtype_of(value: SSAValue) -> DType:
 
 
 def mixed(static: DenseArrayBase[Any], dynamic: Sequence[SSAValue]) -> list[Size]:
-    """Numbers of which an attribute has those that are known, and operands the others, in their order."""
+    """Merge numbers that an attribute knows with operands for the others, in their order."""
     following = iter(dynamic)
     return [n if n >= 0 else next(following) for n in static.get_values()]
 
@@ -66,7 +66,7 @@ def stablehlo_before(
     type_: Attribute,
     properties: Mapping[str, Attribute] | None = None,
 ) -> SSAValue:
-    """The result of an op of StableHLO that stands before another op, and comes from the same place in the source."""
+    """Insert an op of StableHLO before another op, with its location; return its result."""
     new = stablehlo.op(name).create(operands=operands, result_types=[type_], properties=dict(properties or {}))
     new.location = op.location
     assert op.parent is not None
@@ -75,7 +75,7 @@ def stablehlo_before(
 
 
 def computed_once(b: LinalgBuilder, x: Tensor) -> Tensor:
-    """A tensor of any size that IREE does not compute again inside of the loops that read it."""
+    """Put a barrier behind a tensor, so that IREE does not compute it again inside of the loops that read it."""
     sizes = b.sizes(x)
     open_sizes = [size for size in sizes if isinstance(size, SSAValue)]
     barrier = _BARRIER.create(operands=[x.value, *open_sizes], result_types=[x.value.type], location=b.location)

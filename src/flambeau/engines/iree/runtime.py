@@ -8,21 +8,28 @@ import os
 import re
 import threading
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import iree.runtime as rt
-import numpy as np
-from iree.runtime._binding import create_hal_driver
+from iree.runtime._binding import create_hal_driver, disable_leak_checker
 
 from flambeau.engines.errors import EngineError, RunError
-from flambeau.engines.iree.buffers import from_buffer_view, memory_of, overlaps, to_buffer_view
-from flambeau.ir.arrays import as_bytes, is_array, prefers_torch
+from flambeau.engines.iree.buffers import Inputs, results_reader, to_inputs
+from flambeau.engines.iree.external import Bound
+from flambeau.engines.iree.external import modules as external_modules
+from flambeau.ir.arrays import Span, as_bytes, prefers_torch
 from flambeau.ir.module import ScalarSpec, TensorSpec
 
 DEVICES = ("local-task", "local-sync")
 PARAMETER_SCOPE = "model"
-_HELD = ("_functions", "_context", "_module", "_index", "_device")
+_KEPT_MEMORY = "caching:*=*;256mib;256"
+"""How IREE allocates: up to so much freed memory, in up to so many blocks, is kept for buffers of the same size.
+
+Blocks of 32 MB and more the C library gives back to the system at once, and each call waits for new, zeroed pages.
+"""
+_HELD = ("quick", "quick_bind", "quickly_bound", "_bound", "_functions", "_context", "_module", "_index", "_device")
 """What of a program belongs to IREE."""
 
 
@@ -39,12 +46,19 @@ def _release() -> None:
 
 
 def _device(name: str) -> Any:
-    """The device of that name in this process."""
+    """Return the device of that name in this process."""
     with _DEVICES_LOCK:
         if name not in _DEVICES:
             # Not IREE's cached driver: in a forked process that one has the threads of the parent, which are not there.
-            _DEVICES[name] = create_hal_driver(name).create_device_by_uri(name)
+            _DEVICES[name] = create_hal_driver(name).create_device_by_uri(name, [_KEPT_MEMORY])
+            # A result's memory goes back to the device, which it does not hold: a tensor may outlive all else.
+            _never_free(_DEVICES[name])
+            disable_leak_checker()
         return _DEVICES[name]
+
+
+def _never_free(thing: Any) -> None:
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
 
 
 def _after_fork() -> None:
@@ -61,7 +75,7 @@ def _abandon() -> None:
     abandoned = [program.abandon() for program in list(_LIVE)] + list(_DEVICES.values())
     _DEVICES.clear()
     for thing in abandoned:
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))  # never freed
+        _never_free(thing)
 
 
 if hasattr(os, "register_at_fork"):
@@ -76,20 +90,35 @@ class Program:
     products). Torch tensors in give torch tensors out, numpy arrays give numpy arrays.
     """
 
-    def __init__(self, vmfb: bytes, parameters: Mapping[str, Any], device: str = "local-task") -> None:
+    quick: Callable[[tuple[Any, ...]], Any] | None = None
+    """A way to call a function that was called before. It is here to be let go of with all else that is IREE's."""
+    quick_bind: Callable[[tuple[Any, ...]], Callable[[], Any] | None] | None = None
+    """A way to bind arguments to a call of it, and what was bound."""
+    quickly_bound: dict[object, Callable[[], Any]]
+
+    def __init__(
+        self,
+        vmfb: bytes,
+        parameters: Mapping[str, Any],
+        device: str = "local-task",
+        functions: tuple[Bound, ...] = (),
+    ) -> None:
         if device not in DEVICES:
             raise ValueError(f"there is no device {device!r}; known devices: {', '.join(DEVICES)}")
         _LIVE.add(self)
         self._is_abandoned = False
         self._parameters = parameters
-        self._vmfb, self._device_name = vmfb, device
-        self._lock = threading.RLock()  # one context is for one thread at a time, and a call lets other threads run
+        self._vmfb, self._device_name, self._bound_functions = vmfb, device, functions
+        self._lock = threading.RLock()
         self._start()
 
     def _start(self) -> None:
         parameters, vmfb = self._parameters, self._vmfb
         self._device = _device(self._device_name)
-        self._functions: dict[str, Any] = {}
+        self._device.allocator.trim()  # what other programs left has other sizes, and takes the place of what is kept
+        self._functions: dict[str, Function] = {}
+        self._bound: dict[object, tuple[Inputs, Function]] = {}
+        self.quickly_bound = {}
         instance = rt.VmInstance()
         self._index = rt.ParameterIndex()
         self._memory = []  # the index does not keep what it points to
@@ -108,6 +137,7 @@ class Program:
         modules = [
             rt.create_hal_module(instance, self._device),
             rt.create_io_parameters_module(instance, provider),
+            *external_modules(self._device, self._bound_functions),
             self._module,
         ]
         try:
@@ -117,6 +147,11 @@ class Program:
             if "no executable loader registered" in reason:
                 reason = "the compiled code needs a function that no library on this machine has, or another CPU"
             raise EngineError(f"IREE could not load the program: {reason}") from error
+
+    @property
+    def device(self) -> Any:
+        """IREE's device, which the program runs on."""
+        return self._device
 
     @property
     def functions(self) -> list[str]:
@@ -147,70 +182,91 @@ class Program:
         Results are torch tensors if one of the arguments is (or, without arguments, one of the weights), unless
         `as_torch` decides. No result shares memory with an argument or with another result.
         """
+        if as_torch is None:
+            as_torch = prefers_torch(args)
+        if as_torch is None:
+            as_torch = prefers_torch(self._parameters.values()) or False
+        return self.function(function, results).call(self.inputs(args), as_torch)
+
+    def bind(
+        self, function: str, args: Sequence[Any], results: Sequence[TensorSpec | ScalarSpec], as_torch: bool
+    ) -> Callable[[], list[Any]]:
+        """Bind arguments to a call of a function; what IREE can read in place is converted once."""
+        key = object()
+
+        def call() -> list[Any]:
+            # It is not held by the call itself: all that is IREE's must be let go of, or be given up, with the program.
+            bound = self.__dict__.get("_bound", {}).get(key)
+            if bound is None:
+                bound = self.inputs(args), self.function(function, results)
+                if bound[0].are_in_place:
+                    self._bound[key] = bound
+            return bound[1].call(bound[0], as_torch)
+
+        weakref.finalize(call, self.unbind, key).atexit = False
+        return call
+
+    def unbind(self, key: object) -> None:
+        """Let go of what was bound under a key."""
+        for name in ("_bound", "quickly_bound"):
+            self.__dict__.get(name, {}).pop(key, None)
+
+    def inputs(self, args: Sequence[Any]) -> Inputs:
+        """Take arguments, tensors and Python numbers, as IREE takes them."""
         if self._is_abandoned:
             with self._lock:
                 if self._is_abandoned:
                     self._start()
                     self._is_abandoned = False
-        if as_torch is None:
-            as_torch = prefers_torch(args)
-        if as_torch is None:
-            as_torch = prefers_torch(self._parameters.values()) or False
-        inputs = rt.VmVariantList(len(args))
-        alive = []  # not every view keeps the memory that it shows
-        seen: list[range] = []
-        for arg in args:
-            if is_array(arg):
-                view, owner = to_buffer_view(self._device, arg)
-                inputs.push_ref(view.ref)
-                if owner is not None:
-                    alive.append(owner)
-                    seen.append(memory_of(owner))
-            elif isinstance(arg, (float, np.floating)):
-                inputs.push_float(float(arg))
-            elif isinstance(arg, (int, np.integer, np.bool_)):
-                inputs.push_int(int(arg))
-            else:
-                raise TypeError(f"a program takes tensors and numbers, not a {type(arg).__name__}")
-        outputs = rt.VmVariantList(len(results))
-        found = self._function(function)
+        return to_inputs(self._device, args)
+
+    def function(self, name: str, results: Sequence[TensorSpec | ScalarSpec]) -> Function:
+        """Return the function of that name, with results of these types."""
+        found = self._functions.get(name)
+        if found is None or found.results is not results:
+            handle = self._module.lookup_function(name)
+            if handle is None:
+                raise ValueError(f"the program has no function {name!r}; it has {', '.join(self.functions)}")
+            read = results_reader(self._device, results)
+            found = self._functions[name] = Function(name, handle, results, read, self._context, self._lock)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A function of a program that is loaded."""
+
+    name: str
+    handle: Any
+    results: Sequence[TensorSpec | ScalarSpec]
+    read: Callable[[Any, bool, list[Span]], list[Any]]
+    context: Any
+    lock: threading.RLock
+    """One context is for one thread at a time, and IREE lets other threads run while it is in a call."""
+
+    def call(self, inputs: Inputs, as_torch: bool) -> list[Any]:
+        """Run the function. Other threads may take arguments and read results meanwhile, but not run one."""
+        outputs = rt.VmVariantList(len(self.results))
         try:
-            with self._lock:
-                self._context.invoke(found, inputs, outputs)
+            with self.lock:
+                self.context.invoke(self.handle, inputs.variants, outputs)
         except (RuntimeError, ValueError, IndexError) as error:
             raise RunError(_reason(error)) from error
-        if len(outputs) != len(results):
-            raise RunError(f"{function!r} gave {len(outputs)} results where {len(results)} were expected")
-        return [self._result(outputs, i, spec, as_torch, seen) for i, spec in enumerate(results)]
-
-    def _function(self, name: str) -> Any:
-        if name not in self._functions:
-            found = self._module.lookup_function(name)
-            if found is None:
-                raise ValueError(f"the program has no function {name!r}; it has {', '.join(self.functions)}")
-            self._functions[name] = found
-        return self._functions[name]
-
-    def _result(self, outputs: Any, i: int, spec: TensorSpec | ScalarSpec, as_torch: bool, seen: list[range]) -> Any:
-        if isinstance(spec, ScalarSpec):
-            return {"int": int, "float": float, "bool": bool}[spec.kind](outputs.get_variant(i))
-        array = from_buffer_view(self._device, outputs.get_as_object(i, rt.HalBufferView), spec.dtype, as_torch)
-        if 0 in array.shape:
-            return array
-        # IREE returns an argument that did not change as it came, a part of it as a view, equal results as one buffer.
-        if any(overlaps(memory_of(array), other) for other in seen):
-            return array.clone() if as_torch else array.copy()
-        seen.append(memory_of(array))
-        return array
+        if len(outputs) != len(self.results):
+            raise RunError(f"{self.name!r} gave {len(outputs)} results where {len(self.results)} were expected")
+        return self.read(outputs, as_torch, inputs.spans)
 
 
 def _reason(error: Exception) -> str:
-    """The part of IREE's message that is about the program and not about IREE's own source files."""
+    """Extract the part of IREE's message that is about the program and not about IREE's own source files."""
     text = re.sub(r"\n\[ *\d+\].*", "", str(error), flags=re.DOTALL)
     found = re.match(r"(?:Error [^:]*: )?\S+:\d+: ([A-Z_]+); (.*)", text, flags=re.DOTALL)
     if not found:
         return text.strip()
     status, message = found.groups()
+    if message.startswith("Exception raised from Python module"):
+        last = re.split(r"; while (?:invoking|calling) ", message.strip().splitlines()[-1])[0]
+        return f"a function that the program calls failed: {last}"
     if status != "FAILED_PRECONDITION":  # which carries the text of an assertion, whatever is in there
         message = re.split(r"; while (?:invoking|calling) ", message)[0]
     return str(message).rstrip().removesuffix(";").rstrip()

@@ -38,7 +38,7 @@ def _found(module: ModuleOp) -> Iterator[Operation]:
 
 
 def _combine(op: Operation) -> str | None:
-    """The kind of a scatter; None where the update wins. Booleans are added by `or`, and multiplied by `and`."""
+    """Return how a scatter combines; None where the update wins. Of booleans, `or` is add and `and` is mul."""
     kind = kind_of(op)
     if kind is None:
         return None if len(op.regions[0].block.ops) == 1 else "more than one op"
@@ -56,7 +56,7 @@ def _replace(op: Operation) -> SSAValue:
 
 
 def _sorted(b: LinalgBuilder, op: Operation) -> Tensor:
-    """The rows of a scatter by sorting the updates, which are computed once, before."""
+    """Lower a scatter of rows by sorting the updates, which are computed once, before."""
     x, indices, updates = map(_tensor, op.operands)
     updates = computed_once(b, updates)
 
@@ -68,7 +68,7 @@ def _sorted(b: LinalgBuilder, op: Operation) -> Tensor:
 
 
 def _apart(b: LinalgBuilder, op: Operation) -> Tensor:
-    """The updates in a constant of neutral elements, joined with the operand."""
+    """Scatter into a constant of neutral elements, then combine that with the operand."""
     x, _, updates = map(_tensor, op.operands)
     kind, sizes = _combine(op), b.sizes(x)
     alone = _scattered(b, op, b.full(sizes, neutral(kind, x.dtype), x.dtype), updates)
@@ -80,7 +80,7 @@ def _apart(b: LinalgBuilder, op: Operation) -> Tensor:
 
 
 def _scattered(b: LinalgBuilder, op: Operation, into: Tensor, updates: Tensor) -> Tensor:
-    """The same scatter of other rows into another tensor."""
+    """Emit the same scatter of other rows into another tensor."""
     region = op.regions[0].clone() if into.dtype is dtype_of(op.operands[0]) else overwriting(into.dtype)
     new = stablehlo.op("scatter").create(
         operands=(into.value, op.operands[1], updates.value),

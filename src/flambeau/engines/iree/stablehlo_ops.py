@@ -28,7 +28,7 @@ from flambeau.lowering.whole.values import shape_of
 
 @cache
 def _in_order(n: int) -> Attribute:
-    """Batch, channels, n places; features, channels, window; batch, features, places."""
+    """Make the layouts [batch, channels, *n], [features, channels, *n] to [batch, features, *n]."""
     places = tuple(range(2, 2 + n))
     return stablehlo.conv_dimension_numbers(0, 1, places, 1, 0, places, 0, 1, places)
 
@@ -53,7 +53,7 @@ def _concatenation(b: LinalgBuilder, op: Operation) -> Tensor:
 
 
 def _gathers_elements(op: Operation) -> bool:
-    """Whether single elements are gathered, at positions whose number is dynamic."""
+    """Tell whether single elements are gathered, at positions whose number is dynamic."""
     sizes: Any = op.properties["slice_sizes"]
     return _is_dynamic(op) and set(sizes.get_values()) <= {1}
 
@@ -69,7 +69,7 @@ def _gather(b: LinalgBuilder, op: Operation) -> Tensor:
 
 
 def _is_awkward_convolution(op: Operation) -> bool:
-    """Whether IREE does not take a convolution, or gets it wrong. Ours have their dims in one order.
+    """Tell whether IREE does not take a convolution, or gets it wrong. Ours have their dims in one order.
 
     It takes dynamic sizes of the batch only, and none at all in groups; dies of complex numbers that are padded or
     spread; has no grouped convolution whose result is wider than its operands; and trips over what lies behind a single
@@ -96,7 +96,7 @@ def _is_awkward_convolution(op: Operation) -> bool:
 
 
 def _product(b: LinalgBuilder, op: Operation) -> Tensor:
-    """A `dot_general` as a product of matrices, or of a batch of them."""
+    """Lower a `dot_general` to a product of matrices, or of a batch of them."""
     numbers: Any = op.properties["dot_dimension_numbers"]
     x_batch, y_batch, x_sum, y_sum = numbers.data
     x, y = _operand(op, 0), _operand(op, 1)
@@ -132,7 +132,7 @@ def _numbers(op: Operation, name: str, n: int) -> list[int]:
 
 
 def _grouped(b: LinalgBuilder, x: Tensor, *groups: Sequence[int]) -> Tensor:
-    """A tensor with one dim for each group of its dims; a first group of none has none."""
+    """Reshape to one dim for each group of dims; an empty first group has none."""
     sizes = b.sizes(x)
     kept = groups if groups[0] else groups[1:]
     return b.reshape(
@@ -141,7 +141,7 @@ def _grouped(b: LinalgBuilder, x: Tensor, *groups: Sequence[int]) -> Tensor:
 
 
 def sizes_of(operand: SSAValue, b: LinalgBuilder) -> list[Size]:
-    """The sizes that a shape operand was made of."""
+    """Return the sizes that a shape operand was made of; EngineError if it was not made of sizes."""
     owner = operand.owner
     if not isinstance(owner, tensor.FromElementsOp):
         raise EngineError("a dynamic op whose shape is not made of sizes")
@@ -158,7 +158,7 @@ def _size(part: SSAValue, b: LinalgBuilder) -> Size:
 
 
 def _is_awkward_window(op: Operation) -> bool:
-    """Whether windows are over a dynamic size, which IREE does not take, or one is single, which it cuts wrongly."""
+    """Tell whether windows are over a dynamic size, which IREE refuses, or one is single, which it cuts wrongly."""
     window: Any = op.properties["window_dimensions"]
     plain = not {"padding", "base_dilations"} & op.properties.keys()
     single = any(k > 1 and size == 1 for k, size in zip(window.get_values(), shape_of(op.results[0]), strict=True))
@@ -185,7 +185,7 @@ _KINDS = {f"stablehlo.{name}": kind for kind, name in REDUCERS.items()}
 
 
 def kind_of(op: Operation) -> str | None:
-    """How the region of a reduction or scatter combines two elements: a kind of `JOINS`; None for other regions."""
+    """Return how a reduction's or scatter's region combines two elements, a kind of `JOINS`; None for other regions."""
     inner = list(op.regions[0].block.ops)
     return _KINDS.get(inner[0].name) if len(inner) == 2 else None
 

@@ -50,12 +50,12 @@ def _open_ops(module: ModuleOp) -> Iterator[Operation]:
 
 
 def _operands(op: Operation) -> list[SSAValue]:
-    """The tensors that an op is computed on; the shift of a product is none."""
+    """Return the tensors that an op is computed on; the shift of a product is none."""
     return list(op.operands[:2] if op.name == "tosa.mul" else op.operands)
 
 
 def _has_open_sizes(op: Operation) -> bool:
-    """Whether along some dim a size is not known, and another is not 1."""
+    """Tell whether along some dim a dynamic size meets another that is not 1."""
     return sizes_meet([shape_of(v) for v in _operands(op)])
 
 
@@ -69,7 +69,7 @@ def _replace(op: Operation) -> None:
 
 
 def _size(b: LinalgBuilder, operands: list[Tensor], dim: int) -> Size:
-    """The size of the result: what is known, or else that of the first operand that has more than 1."""
+    """Return the size of the result: the static one, or else that of the first operand where it is dynamic."""
     known = [s for t in operands if (s := t.shape[dim]) is not None and s != 1]
     if known:
         return known[0]
@@ -88,7 +88,7 @@ def _ints(op: Operation, name: str) -> list[int]:
 
 
 def _repetitions(op: Operation) -> list[int]:
-    """How often `tosa.tile` repeats each dim."""
+    """Return how often `tosa.tile` repeats each dim."""
     owner = op.operands[1].owner
     assert isinstance(owner, Operation)
     numbers: Any = owner.properties["values"]
@@ -96,10 +96,10 @@ def _repetitions(op: Operation) -> list[int]:
 
 
 def _sized_ops(module: ModuleOp) -> Iterator[Operation]:
-    """WORKAROUND(iree==3.13): averages of a dynamic plane, and repetitions of several dynamic dims.
+    """Yield averages of a dynamic plane, and repetitions of several dynamic dims.
 
-    The compiler does not take them. They can go when `test_an_op_of_this_form` in tests/engines/test_iree_bugs.py
-    passes for them.
+    WORKAROUND(iree==3.13): the compiler does not take them. They can go when `test_an_op_of_this_form` in
+    tests/engines/test_iree_bugs.py passes for them.
     """
     for op in module.walk():
         if op.name == "tosa.avg_pool2d":
@@ -111,7 +111,7 @@ def _sized_ops(module: ModuleOp) -> Iterator[Operation]:
 
 
 def _average(b: LinalgBuilder, op: Operation) -> Tensor:
-    """The mean of each window of `tosa.avg_pool2d`, whose channels come last."""
+    """Compute the mean of each window of `tosa.avg_pool2d`, whose channels come last."""
     kernel, strides = _ints(op, "kernel"), _ints(op, "stride")
     x = b.transpose(Tensor(op.operands[0], dtype_of(op.operands[0])), [0, 3, 1, 2])
     out = [b.add(b.floordiv(b.sub(size, k), s), 1) for size, k, s in zip(b.sizes(x)[2:], kernel, strides, strict=True)]

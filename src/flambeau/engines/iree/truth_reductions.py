@@ -32,7 +32,7 @@ def _found(module: ModuleOp) -> Iterator[Operation]:
 
 
 def _is_plain(op: GenericOp) -> bool:
-    """Whether all dims of one tensor are reduced, and the body does not ask where it is."""
+    """Tell whether all dims of one tensor are reduced, and the body does not use its position."""
     return (
         len(op.inputs) == 1
         and all(kind.data is IteratorType.REDUCTION for kind in op.iterator_types)

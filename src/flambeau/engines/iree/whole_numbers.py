@@ -24,7 +24,7 @@ _FRACTION = (1 << 52) - 1
 
 
 def _found(module: ModuleOp) -> Iterator[FPToSIOp]:
-    """The conversions between the ops of a function, and not in their bodies, which become machine code."""
+    """Yield the conversions between the ops of a function, and not in their bodies, which become machine code."""
     for op in module.walk():
         if isinstance(op, FPToSIOp) and op.operands[0].type == f64 and op.results[0].type == i64:
             if isinstance(op.parent_op(), func.FuncOp | scf.IfOp | scf.ForOp | scf.WhileOp):
@@ -32,7 +32,7 @@ def _found(module: ModuleOp) -> Iterator[FPToSIOp]:
 
 
 def _by_bits(op: FPToSIOp) -> SSAValue:
-    """The digits of the number, moved to where its exponent says: exact below 2**63, and an error beyond."""
+    """Shift the number's digits to where its exponent says: exact below 2**63, and an error beyond."""
     b = builder_before(op)
     x = Element(b, op.operands[0], dtypes.float64)
     bits = x.bits(dtypes.int64)

@@ -1,8 +1,10 @@
-"""Sorts and Fourier transforms of StableHLO, as the torch ops that they came from are lowered to linalg.
+"""Sorts, `top_k` and Fourier transforms of StableHLO, as the torch ops that they came from are lowered to linalg.
 
-WORKAROUND(iree==3.13): `stablehlo.sort` is an insertion sort, 5 to 18 times as slow at 1,000 to 4,000 elements;
-`stablehlo.fft` is taken for lengths that are powers of 2 only. It can go when `test_a_fourier_transform_of_length_6` in
-tests/engines/test_iree_bugs.py passes and a sort of 4,000 elements takes no longer than ours.
+WORKAROUND(iree==3.13): `stablehlo.sort` is an insertion sort, 5 to 18 times as slow at 1,000 to 4,000 elements, in the
+buffer of the caller; `chlo.top_k` passes NaN over; `stablehlo.fft` is taken for lengths that are powers of 2 only. It
+can go when `test_a_fourier_transform_of_length_6`, `test_a_sort_of_an_argument` and
+`test_the_largest_of_numbers_and_nan` in tests/engines/test_iree_bugs.py pass and a sort of 4,000 elements takes no
+longer than ours.
 """
 
 from __future__ import annotations
@@ -14,40 +16,59 @@ from xdsl.dialects import func
 from xdsl.dialects.builtin import FunctionType, ModuleOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 
-from flambeau.engines.iree.rewriting import Rewrite, dtype_of
+from flambeau.engines.iree.rewriting import Rewrite, dtype_of, stablehlo_before
 from flambeau.infer.builder import TorchBuilder, type_of
 from flambeau.infer.rules import Meta
+from flambeau.ir import dtypes
 from flambeau.ir.builder import erase
+from flambeau.ir.dtypes import DType
 from flambeau.lowering.linalg.lower import lower_to_linalg
 from flambeau.lowering.whole.values import shape_of
 
 
 def _found(module: ModuleOp) -> Iterator[Operation]:
     for op in module.walk():
-        if op.name == "stablehlo.fft" or (op.name == "stablehlo.sort" and _direction(op) is not None):
+        if op.name in ("stablehlo.fft", "chlo.top_k") or (op.name == "stablehlo.sort" and _order(op) is not None):
             yield op
 
 
-def _direction(op: Operation) -> str | None:
-    """How a sort of elements and their positions compares; None for a sort of another kind."""
+def _order(op: Operation) -> tuple[DType, bool] | None:
+    """Return the dtype of what is sorted, with its positions, and whether it descends; None for other sorts."""
     block = op.regions[0].block
-    first = block.first_op
-    if len(op.operands) != 2 or first is None or first.name != "stablehlo.compare":
+    compare = next((inner for inner in block.ops if inner.name == "stablehlo.compare"), None)
+    if len(op.operands) != 2 or compare is None or any(position.uses for position in block.args[2:]):
         return None
-    direction: Any = first.properties["comparison_direction"]
-    if any(position.uses for position in block.args[2:]):
+    sides = [_unflipped(v) for v in compare.operands]
+    if {*sides} != {*block.args[:2]}:
         return None
-    return str(direction.data) if {first.operands[0], first.operands[1]} == {*block.args[:2]} else None
+    direction: Any = compare.properties["comparison_direction"]
+    own = dtype_of(op.operands[0])
+    dtype = own if compare.operands[0] is sides[0] else _UNSIGNED[own]
+    return dtype, (direction.data == "GT") != (sides[0] is block.args[1])
+
+
+def _unflipped(value: SSAValue) -> SSAValue:
+    """Undo the flip of an unsigned number's first bit, which makes it compare as a signed one."""
+    owner = value.owner
+    return owner.operands[0] if isinstance(owner, Operation) and owner.name == "stablehlo.xor" else value
+
+
+_UNSIGNED = {
+    dtypes.int8: dtypes.uint8, dtypes.int16: dtypes.uint16, dtypes.int32: dtypes.uint32, dtypes.int64: dtypes.uint64,
+}  # fmt: skip
 
 
 def _replace(op: Operation) -> None:
     if op.name == "stablehlo.sort":
         dimension: Any = op.properties["dimension"]
-        first = op.regions[0].block.first_op
-        assert first is not None
-        is_swapped = first.operands[0] is op.regions[0].block.args[1]
-        descending = (_direction(op) == "GT") != is_swapped
-        results = _lowered(op, "aten.sort", op.operands[:1], dimension.value.data, descending)
+        order = _order(op)
+        assert order is not None
+        dtype, descending = order
+        results = _lowered(op, "aten.sort", op.operands[:1], dimension.value.data, descending, dtype=dtype)
+    elif op.name == "chlo.top_k":
+        k: Any = op.properties["k"]
+        values, positions = _lowered(op, "aten.topk", op.operands, k.value.data, -1, True, True)
+        results = [values, stablehlo_before(op, "convert", [positions], op.results[1].type)]
     else:
         kind: Any = op.properties["fft_type"]
         length: Any = op.properties["fft_length"]
@@ -62,9 +83,11 @@ def _replace(op: Operation) -> None:
     erase(op)
 
 
-def _lowered(op: Operation, name: str, tensors: Sequence[SSAValue], *args: Any) -> list[SSAValue]:
-    """The results of a torch op, lowered to linalg before another op."""
-    types = [type_of(Meta(shape_of(v), dtype_of(v))) for v in tensors]
+def _lowered(
+    op: Operation, name: str, tensors: Sequence[SSAValue], *args: Any, dtype: DType | None = None
+) -> list[SSAValue]:
+    """Lower a torch op to linalg before another op; `dtype` tells unsigned from signed numbers."""
+    types = [type_of(Meta(shape_of(v), dtype or dtype_of(v))) for v in tensors]
     block = Block(arg_types=types)
     t = TorchBuilder(block)
     made = t.call(name, *block.args, *args)

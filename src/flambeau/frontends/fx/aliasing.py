@@ -23,7 +23,7 @@ RESHAPING = {name: form for name, form in registry.inplace_views().items() if na
 
 
 def op_name(target: Any) -> str:
-    """`aten.add.Tensor` of an OpOverload; the default overload has no suffix."""
+    """Name an OpOverload as the dialect does, `aten.add.Tensor`; the default overload has no suffix."""
     name: str = target._schema.name.replace("::", ".")
     overload = target._schema.overload_name
     return f"{name}.{overload}" if overload else name
@@ -70,7 +70,7 @@ def analyze(graph: Graph, also: Sequence[Node] = ()) -> Aliasing:
 
 
 def written_by(node: Node) -> Iterator[Node]:
-    """The nodes whose tensors an op writes."""
+    """Yield the nodes whose tensors an op writes, running statistics of norms included."""
     schema = schema_of(node)
     if schema is not None and updates_statistics(schema, node):
         yield from (a for a in statistics_of(schema, node) if isinstance(a, Node))
@@ -80,7 +80,7 @@ def written_by(node: Node) -> Iterator[Node]:
 
 
 def is_written_later(node: Node, aliasing: Aliasing) -> bool:
-    """Whether an op behind this one writes to storage that its result may share."""
+    """Tell whether an op after this one writes to storage that this node's result may share."""
     root, later = aliasing.root(node), node.next
     while later.op not in ("output", "root"):
         if any(aliasing.root(n) is root for n in written_by(later)):
@@ -90,7 +90,7 @@ def is_written_later(node: Node, aliasing: Aliasing) -> bool:
 
 
 def updates_statistics(schema: Schema, node: Node) -> bool:
-    """Whether this is a norm in training: it writes its running mean and variance."""
+    """Tell whether the op is a norm in training mode, which writes its running mean and variance."""
     if schema.name not in registry.TRAINING_FLAGS:
         return False
     flag = registry.TRAINING_FLAGS[schema.name]
@@ -99,7 +99,7 @@ def updates_statistics(schema: Schema, node: Node) -> bool:
 
 
 def statistics_of(schema: Schema, node: Node) -> list[Any]:
-    """The running mean and variance of a norm."""
+    """Return a norm's `running_mean` and `running_var` arguments; None for one that is not passed."""
     return [_given(schema, node, name) for name in ("running_mean", "running_var")]
 
 
@@ -117,7 +117,7 @@ def schema_of(node: Node) -> Schema | None:
 
 @cache
 def _own_schema(name: str, text: str) -> Schema:
-    """The schema of an op that the snapshot lacks: a custom op, or one of another version of PyTorch."""
+    """Parse the schema of an op that the snapshot lacks: a custom op, or one of another version of PyTorch."""
     return parse_schema(name, text[text.index("(") :])
 
 
@@ -154,13 +154,13 @@ DEPEND_ON_STRIDES = frozenset({
 
 
 def _shares(a: Node, b: Node) -> bool:
-    """Whether two nodes share storage; PyTorch's fake tensors know. Without them: assume so."""
+    """Tell whether two nodes share storage by their fake tensors; True where there are none to ask."""
     left, right = _storages(a.meta.get("val")), _storages(b.meta.get("val"))
     return left is None or right is None or bool(left & right)
 
 
 def gives_back(schema: Schema, node: Node, source: Node) -> bool:
-    """Whether an op that does not say so gives an argument back, as it is or as a view: `atleast_2d`, `dropout`."""
+    """Tell whether an op whose schema shows no alias returns an argument or a view of it: `atleast_2d`, `dropout`."""
     if schema.name in PERHAPS_VIEWS:
         return is_view(node, source)
     if is_copy(node):
@@ -170,13 +170,13 @@ def gives_back(schema: Schema, node: Node, source: Node) -> bool:
 
 
 def is_copy(node: Node) -> bool:
-    """Whether an op is one that always gives new memory."""
+    """Tell whether an op always allocates new memory for its result."""
     schema = schema_of(node)
     return schema is not None and (schema.base_name == "clone" or schema.base_name.endswith("_copy"))
 
 
 def is_view(node: Node, source: Node) -> bool:
-    """Whether the result of an op shares the storage of one of its arguments.
+    """Tell whether the result of an op shares the storage of one of its arguments.
 
     PyTorch's fake tensors know, but of a constant each op has a fake tensor of its own: where they say no, the kind of
     the op, or the op itself on tensors without contents, has the last word.
@@ -196,7 +196,7 @@ def is_view(node: Node, source: Node) -> bool:
 
 
 def stand_in(value: Any) -> Any:
-    """A tensor of the same kind on no device, or a number, with the example's sizes; None where those are not known."""
+    """Make a meta tensor with the example's sizes and strides, or a number; None where a symbol has no hint."""
     if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
         return value.node.hint
     if not isinstance(value, torch.Tensor):
@@ -226,7 +226,7 @@ def _storages(value: Any) -> set[int] | None:
 
 
 def overlaps(operand: Any, written: Sequence[Any], aliasing: Aliasing) -> bool:
-    """Whether an operand of an op that writes is another view of what it writes: it is read before."""
+    """Tell whether an operand is another view of memory that the op writes: it has to be read before the write."""
     nodes = [n for n in written if isinstance(n, Node)]
     values = operand if isinstance(operand, (list, tuple)) else [operand]
     return any(
@@ -237,7 +237,7 @@ def overlaps(operand: Any, written: Sequence[Any], aliasing: Aliasing) -> bool:
 
 
 def _is_same_view(a: Node, b: Node) -> bool:
-    """Whether two nodes of one memory see the same elements of it in the same order."""
+    """Tell whether two nodes of one storage see the same elements of it in the same order."""
     x, y = a.meta.get("val"), b.meta.get("val")
     if a is b or not isinstance(x, torch.Tensor) or not isinstance(y, torch.Tensor):
         return a is b

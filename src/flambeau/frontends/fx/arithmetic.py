@@ -12,13 +12,13 @@ from xdsl.ir import Attribute, SSAValue
 
 from flambeau.dialects.torch.emitter import TorchEmitter
 from flambeau.dialects.torch.types import BOOL, FLOAT, INT
+from flambeau.ir.comparisons import OPERATORS
 
 _OPERATORS: dict[Any, str] = {
     operator.add: "aten.add", operator.sub: "aten.sub", operator.mul: "aten.mul", operator.floordiv: "aten.floordiv",
     operator.mod: "aten.remainder", operator.neg: "aten.neg", operator.pow: "aten.pow", operator.truediv: "aten.div",
-    operator.eq: "aten.eq", operator.ne: "aten.ne", operator.lt: "aten.lt", operator.le: "aten.le",
-    operator.gt: "aten.gt", operator.ge: "aten.ge", torch.sym_max: "prim.max", torch.sym_min: "prim.min",
-    max: "prim.max", min: "prim.min",
+    torch.sym_max: "prim.max", torch.sym_min: "prim.min", max: "prim.max", min: "prim.min",
+    **{function: f"aten.{name}" for name, function in OPERATORS.items()},
 }  # fmt: skip
 
 _CASTS: dict[Any, tuple[str, Attribute]] = {
@@ -27,11 +27,11 @@ _CASTS: dict[Any, tuple[str, Attribute]] = {
     torch.sym_not: ("aten.__not__", BOOL), operator.not_: ("aten.__not__", BOOL),
 }  # fmt: skip
 
-_BOOL_RESULT = frozenset({"aten.eq", "aten.ne", "aten.lt", "aten.le", "aten.gt", "aten.ge"})
+_BOOL_RESULT = frozenset(f"aten.{name}" for name in OPERATORS)
 
 
 def is_arithmetic(target: Any) -> bool:
-    """Whether a node's target is an operator on numbers."""
+    """Tell whether a node's target is a Python operator or cast on numbers."""
     return target in _OPERATORS or target in _CASTS
 
 

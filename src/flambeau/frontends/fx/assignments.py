@@ -57,7 +57,7 @@ def noted_assignments(model: torch.nn.Module) -> Iterator[set[str]]:
 
 
 def assigned_buffers(graph: Graph) -> dict[str, Node]:
-    """The names of the buffers that are assigned, and the nodes whose values they get."""
+    """Map the name of each buffer that `forward` assigns to the node of its new value."""
     found: dict[str, Node] = {}
     for node in graph.nodes:
         for path in (node.meta.get("custom") or {}).get(_MARK, ()):
@@ -74,7 +74,7 @@ def assigned_buffers(graph: Graph) -> dict[str, Node]:
 
 
 def copies_into_buffers(program: ExportedProgram) -> dict[Node, tuple[str, Node]]:
-    """The writes at a graph's end that stand for assignments: each with the buffer's name and its new value."""
+    """Map each `copy_` at a graph's end that stands for an assignment to the buffer's name and new value."""
     buffers = program.graph_signature.inputs_to_buffers
     found: dict[Node, tuple[str, Node]] = {}
     for node in program.graph.nodes:
@@ -86,7 +86,7 @@ def copies_into_buffers(program: ExportedProgram) -> dict[Node, tuple[str, Node]
 
 
 def _is_copy_into_buffer(node: Node) -> bool:
-    """Whether PyTorch has added a node for an assignment; it has the notes of the value too."""
+    """Tell whether PyTorch added this `copy_` for an assignment to a buffer, going by the node's name."""
     return node.target is torch.ops.aten.copy_.default and bool(re.fullmatch(r"copy__default(_\d+)?", node.name))
 
 

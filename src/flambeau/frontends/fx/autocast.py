@@ -31,14 +31,14 @@ _NOTE = "flambeau_autocast"
 
 
 def ambient_autocast() -> Autocast:
-    """The autocast region in which the caller stands."""
+    """Return the autocast region that the caller is in, as device, dtype and enabled flag; None outside of one."""
     if not torch.is_autocast_enabled("cpu"):
         return None
     return ("cpu", torch.get_autocast_dtype("cpu"), True)
 
 
 def entered(arguments: Sequence[Any], outer: Autocast) -> Autocast:
-    """Give the region that a call of `torch.autocast` opens; one of another device leaves the outer as it is."""
+    """Return the region that a call of `torch.autocast` opens: `outer` for other devices, None if it disables."""
     device, dtype, enabled = (*arguments, None, None)[:3]
     if device != "cpu":
         return outer
@@ -46,7 +46,7 @@ def entered(arguments: Sequence[Any], outer: Autocast) -> Autocast:
 
 
 def autocast_of(node: Node) -> Autocast:
-    """Give the region in which a node must be looked into; None if it can be taken as it stands."""
+    """Return the autocast region in which a node has to be expanded; None if it can be imported as it is."""
     return node.meta.get(_NOTE)
 
 
@@ -149,7 +149,7 @@ _MISTOLD = frozenset({"aten::affine_grid_generator", "aten::linalg_pinv"})
 
 
 def _is_mistold(node: Node, autocast: tuple[Any, ...]) -> bool:
-    """Whether an op in a region gives another dtype than the graph has it."""
+    """Tell whether an op under autocast yields another dtype at run time than the graph records for it."""
     schema: Any = node.target._schema  # type: ignore[union-attr]
     if schema.name in _MISTOLD:
         return node.meta["val"].dtype is not (autocast[1] or torch.get_autocast_dtype("cpu"))

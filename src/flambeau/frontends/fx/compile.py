@@ -9,7 +9,7 @@ import re
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -23,12 +23,14 @@ from flambeau.frontends.fx.autocast import ambient_autocast
 from flambeau.frontends.fx.expansion import TRACING
 from flambeau.frontends.fx.exported import Keep, import_exported_program, import_graph_module
 from flambeau.frontends.fx.numbers import depends_on, noted_numbers
+from flambeau.frontends.fx.own_ops import whole_permutations
 from flambeau.frontends.fx.pytrees import register_known_containers
 from flambeau.frontends.fx.state import memory_of, untouched
 from flambeau.ir.locations import location_of_trace
 from flambeau.ir.module import Signature, Weights
 
-Program = Callable[[Keep, str], tuple[ModuleOp, Weights, Signature]]
+Program = Callable[[Keep, str, Sequence[torch.Tensor]], tuple[ModuleOp, Weights, Signature]]
+"""Imports a program, given which ops stay whole, the name of the function, and which tensors others write."""
 
 
 def import_model(
@@ -44,9 +46,9 @@ def import_model(
             reason = "the exported program has steps of torch.func or torch.vmap in it, and not what they compute"
             hint = "Give the nn.Module itself and example inputs, or the result of run_decompositions()."
             raise CompileError([Diagnostic("import", reason, hint=hint)])
-        return lambda keep, name: import_exported_program(model, keep, name)
+        return lambda keep, name, shared: import_exported_program(model, keep, name, None, shared)
     if isinstance(model, torch.fx.GraphModule) and args is None:
-        return lambda keep, name: import_graph_module(model, keep, name)
+        return lambda keep, name, shared: import_graph_module(model, keep, name)
     if not isinstance(model, torch.nn.Module):
         if not callable(model):
             raise TypeError(
@@ -62,7 +64,7 @@ def import_model(
     autocast = ambient_autocast()
     program = export(model, tuple(args or ()), dict(kwargs or {}), dynamic_shapes)
     timings["export"] = time.process_time() - start
-    return lambda keep, name: import_exported_program(program, keep, name, autocast)
+    return lambda keep, name, shared: import_exported_program(program, keep, name, autocast, shared)
 
 
 class FunctionModule(torch.nn.Module):
@@ -77,14 +79,14 @@ class FunctionModule(torch.nn.Module):
 
 
 def export(model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic_shapes: Any) -> Any:
-    """`torch.export.export`; its failures become CompileErrors that show the user's line."""
+    """Run `torch.export.export`; turn its failures into CompileErrors that show the user's line."""
     register_known_containers()
     if isinstance(model, FunctionModule) and isinstance(dynamic_shapes, (tuple, list)):
         dynamic_shapes = {"args": tuple(dynamic_shapes)}
     args, kwargs = _apart(model, args, kwargs)
     try:
         with (
-            TRACING, _whole_stacks(), _quiet(), untouched(model) as reshaped,
+            TRACING, whole_stacks(), quiet(), whole_permutations(), untouched(model) as reshaped,
             noted_assignments(model) as assigned_buffers, noted_numbers(model) as numbers,
             warnings.catch_warnings(record=True) as caught,
         ):  # fmt: skip
@@ -95,7 +97,7 @@ def export(model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
             changes = tuple(numbers)
             depends = bool(changes) and depends_on(changes, program, model, args, kwargs, dynamic_shapes)
     except Exception as e:
-        raise CompileError([_export_failure(e)], summary="torch.export could not trace the model") from e
+        raise CompileError([export_failure(e)], summary="torch.export could not trace the model") from e
     if reshaped:
         reason = f"forward() changes the shape of {' and '.join(reshaped)} itself, which a further call would see"
         hint = "Make a new tensor of the other shape: give `out=` one that has the shape of the result."
@@ -113,7 +115,7 @@ def export(model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
 
 
 def has_transforms(program: Any) -> bool:
-    """Whether a program has steps of `torch.func` and `torch.vmap` in it, and not what they compute."""
+    """Tell whether a program contains steps of `torch.func` or `torch.vmap` instead of the ops that they trace to."""
     wrapped = torch._C._functorch.is_functorch_wrapped_tensor
     if any(isinstance(t, torch.Tensor) and wrapped(t) for t in program.constants.values()):
         return True
@@ -130,7 +132,7 @@ def _export_below_transforms(model: torch.nn.Module, args: Any, kwargs: Any, dyn
 
 
 def _apart(model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """Example inputs of which none is, or shares memory with, another or a tensor of the model.
+    """Copy those example inputs that share memory with each other or with a tensor of the model.
 
     `torch.export` takes two inputs that are one tensor for one input: what it does with the first it does with both.
     """
@@ -167,7 +169,7 @@ def _refuse_lost_state(model: torch.nn.Module, program: Any, paths: list[str]) -
 
 
 def _at_path(model: Any, path: str) -> Any:
-    """The value of `self.layers[0]`; None where there is none."""
+    """Look up the value at a path such as `self.layers[0]` in the model; None where the path leads nowhere."""
     value = model
     for name, key in re.findall(r"\.(\w+)|\[([^\]]*)\]", path.removeprefix("self")):
         try:
@@ -178,7 +180,7 @@ def _at_path(model: Any, path: str) -> Any:
 
 
 @contextmanager
-def _whole_stacks() -> Iterator[None]:
+def whole_stacks() -> Iterator[None]:
     """Make torch.export record the user's functions: of a stack, it keeps the frames named `forward` only.
 
     Only while TRACING is held: the hook is PyTorch's own, for all threads.
@@ -198,7 +200,7 @@ def _whole_stacks() -> Iterator[None]:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Keep torch.export from printing half of a graph before it raises: the exception says what is to be said.
 
     Only while TRACING is held: two threads at once would restore what the other has set.
@@ -223,14 +225,15 @@ _TORCH_MODULES = os.path.join(_TORCH, "nn", "modules") + os.sep
 
 
 def _model_frames(stack: traceback.StackSummary) -> traceback.StackSummary:
-    """From the model's `forward` inwards: the user's frames, and those of PyTorch's own modules."""
+    """Keep the frames from the model's `forward` inwards: the user's, and those of PyTorch's own modules."""
     kept = [f for f in stack if not f.filename.startswith(_TORCH) or f.filename.startswith(_TORCH_MODULES)]
     start = next((i for i, frame in enumerate(kept) if frame.name == "forward"), len(kept))
     ours = [f for f in kept[start:] if f.filename not in (__file__, "<string>") and "_call_impl" not in f.name]
     return traceback.StackSummary.from_list(ours)
 
 
-def _export_failure(error: Exception) -> Diagnostic:
+def export_failure(error: Exception) -> Diagnostic:
+    """Describe what went wrong in a trace, with the line of the model that it was at."""
     trace = "".join(_model_frames(traceback.extract_tb(error.__traceback__)).format())
     reason = str(error).strip().split("\n\n")[0]
     hint = ""
@@ -239,6 +242,10 @@ def _export_failure(error: Exception) -> Diagnostic:
             "The program branches on the value of a tensor. Write the choice with torch.where, "
             "or assert what is known about the value with torch._check."
         )
+        if "specialized integer" in reason:
+            hint = "int() asks for a number that only the run time knows. Leave it out: .item() is an integer already."
     elif isinstance(error, TypeError):
         hint = "Check the example inputs against the model's forward()."
+    elif "higher_order.scan" in trace and "data pointer" in reason:
+        hint = "The body of a scan uses a tensor that is no argument, parameter or buffer: register it as a buffer."
     return Diagnostic("export", reason, op=type(error).__name__, location=location_of_trace(trace), hint=hint)

@@ -1,27 +1,33 @@
-"""`torch.cond` and `torch.while_loop` as branches and loops of the torch dialect."""
+"""Higher-order ops: `cond`, `while_loop`, `scan` and `map` as branches and loops, others as PyTorch defines them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from torch.fx import Node
+from torch._C import DispatchKey
+from torch.fx import GraphModule, Node
+from torch.utils._pytree import tree_leaves
 from xdsl.ir import Block, Region, SSAValue
 
 from flambeau.dialects.torch.ops import IfOp, IfYieldOp, LoopConditionOp, LoopOp
-from flambeau.dialects.torch.types import BOOL, INT, TensorType
+from flambeau.dialects.torch.types import BOOL, INT, TensorType, VTensorType, vtensor
 from flambeau.frontends.fx.aliasing import analyze
 from flambeau.frontends.fx.autocast import Autocast, autocast_of
+from flambeau.frontends.fx.expansion import trace
+from flambeau.frontends.fx.guards import emit_size, sizes_of
 from flambeau.frontends.fx.operands import map_values
+from flambeau.frontends.fx.operators import inline_expansion
 from flambeau.frontends.fx.regions import attribute_of, without_regions
 from flambeau.frontends.fx.types import Problem, type_of
+from flambeau.ir.dtypes import INT64_MAX
 
 if TYPE_CHECKING:
     from flambeau.frontends.fx.importer import GraphImporter
 
 
 def import_cond(importer: GraphImporter, node: Node, owner: Any) -> None:
-    """`torch.cond` as a branch."""
+    """Import `torch.cond` as a `torch.prim.If` with a region for each branch."""
     flag, *branches, operands = node.args
     arguments = importer.resolve(operands)
     regions = []
@@ -44,7 +50,7 @@ def import_cond(importer: GraphImporter, node: Node, owner: Any) -> None:
 
 
 def import_while_loop(importer: GraphImporter, node: Node, owner: Any) -> None:
-    """`torch.while_loop` as a loop that goes on while its condition holds."""
+    """Import `torch.while_loop` as a `torch.prim.Loop` that runs while its condition holds."""
     condition, body, carried, extra = (*node.args, ())[:4]
     first, more = (
         map_values(importer.resolve(carried), importer.value),
@@ -61,9 +67,69 @@ def import_while_loop(importer: GraphImporter, node: Node, owner: Any) -> None:
         nexts = [importer.emitter.cast(v, t) for v, t in zip(nexts, types, strict=True)]
         (going,) = _import_body(importer, owner, condition, [*nexts, *more], autocast)
         importer.emitter.emit(LoopConditionOp, (_flag(importer, going), *nexts))
-    trip = importer.emitter.constant((1 << 63) - 1)
+    trip = importer.emitter.constant(INT64_MAX)
     op = importer.emitter.emit(LoopOp, (trip, start, *inits), types, regions=[Region(block)])
     importer.values[node] = _bound(importer, node, op.results)
+
+
+def import_scan(importer: GraphImporter, node: Node, owner: Any) -> None:
+    """Import `scan(combine, init, xs)` as a `torch.prim.Loop` over the first dim of `xs`.
+
+    A turn takes the carried values and one slice of each of `xs`; it gives the carried values anew, and one slice of
+    each result.
+    """
+    combine, init, xs, extra = (*node.args, ())[:4]
+    _import_rows(importer, node, owner, combine, init, xs, extra)
+
+
+def import_map(importer: GraphImporter, node: Node, owner: Any) -> None:
+    """Import `map(body, xs)` as a `torch.prim.Loop` over the first dim of `xs`: a `scan` that carries nothing."""
+    body, xs, extra = (*node.args, ())[:3]
+    _import_rows(importer, node, owner, body, (), xs, extra)
+
+
+def _import_rows(importer: GraphImporter, node: Node, owner: Any, body: Any, init: Any, xs: Any, extra: Any) -> None:
+    """Import a loop over the first dim of `xs` that carries `init` and, behind it, the results that it fills."""
+    emitter = importer.emitter
+    first, rows, more = (map_values(importer.resolve(v), importer.value) for v in (init, xs, extra))
+    metas = _metas(node)
+    count, types = len(first), [type_of(m) for m in metas]
+    sizes = sizes_of(tree_leaves((init, xs, extra)), importer.values)
+    inits = [emitter.cast(v, t) for v, t in zip(first, types[:count], strict=True)]
+    inits += [_empty(importer, meta, sizes) for meta in metas[count:]]
+    block = Block(arg_types=[INT, *types])
+    turn, *carried = block.args
+    with importer.inside(block):
+        zero = emitter.constant(0)
+        slices = [emitter.op("aten.select.int", (x, zero, turn), [_row_type(x.type)])[0] for x in rows]
+    values = _in_region(importer, block, owner, body, [*carried[:count], *slices, *more], autocast_of(node))
+    with importer.inside(block):
+        nexts = [emitter.cast(v, t) for v, t in zip(values[:count], types[:count], strict=True)]
+        for result, value in zip(carried[count:], values[count:], strict=True):
+            operands = (result, emitter.cast(value, _row_type(result.type)), zero, turn)
+            nexts += emitter.op("aten.select_scatter", operands, [result.type])
+        emitter.emit(LoopConditionOp, (emitter.constant(True), *nexts))
+    trip = emitter.size_along(rows[0], 0)
+    op = emitter.emit(LoopOp, (trip, emitter.constant(True), *inits), types, regions=[Region(block)])
+    importer.values[node] = _bound(importer, node, op.results)
+
+
+def _row_type(type_: Any) -> VTensorType:
+    """Return the type of one slice of a tensor along its first dim."""
+    return vtensor(type_.shape[1:], type_.element_type)
+
+
+def _empty(importer: GraphImporter, meta: Any, sizes: Mapping[Any, Any]) -> SSAValue:
+    """Emit a tensor of a fake tensor's shape and dtype, whose contents are not set yet."""
+    emitter = importer.emitter
+    shape = [n if isinstance(n, int) else emit_size(emitter, n.node.expr, sizes) for n in meta.shape]
+    if None in shape:
+        raise Problem(f"a result of shape {list(meta.shape)}, of which a size cannot be computed before the loop", "")
+    type_ = type_of(meta)
+    assert isinstance(type_, TensorType)
+    assert type_.dtype is not None
+    rest = [emitter.constant(v) for v in (type_.dtype.code, None, None, None, None)]
+    return emitter.op("aten.empty.memory_format", (emitter.ints(shape), *rest), [type_])[0]
 
 
 def _in_region(
@@ -98,7 +164,7 @@ def _import_body(
 
 
 def _flag(importer: GraphImporter, value: Any) -> SSAValue:
-    """A condition as a bool; it may be a tensor."""
+    """Convert a condition to a `!torch.bool`; a tensor goes through `aten.Bool.Tensor`."""
     value = importer.operand(value)
     return (
         importer.emitter.op("aten.Bool.Tensor", (value,), (BOOL,))[0] if isinstance(value.type, TensorType) else value
@@ -112,6 +178,38 @@ def _bound(importer: GraphImporter, node: Node, results: Sequence[SSAValue]) -> 
 
 
 def _metas(node: Node) -> list[Any]:
-    """What PyTorch knows of each result of a node."""
+    """List the fake values, as in `meta["val"]`, of each result of a node."""
     meta = node.meta.get("val")
     return list(meta) if isinstance(meta, (list, tuple)) else [meta]
+
+
+def import_definition(importer: GraphImporter, node: Node, owner: Any) -> None:
+    """Import a higher-order op (`flex_attention`, its backward pass) as the ops of PyTorch's own definition of it."""
+    target: Any = node.target
+    name, definition = _name(node), target.py_kernels.get(DispatchKey.CompositeExplicitAutograd)
+    graphs = {
+        n: graph
+        for n in node.all_input_nodes
+        if n.op == "get_attr" and isinstance(graph := attribute_of(owner, str(n.target)), GraphModule)
+    }
+    traced = None if definition is None else trace(node, definition, graphs)
+    if traced is None:
+        hint = "Write it with ops of ATen's, or with cond, while_loop, scan or map."
+        raise Problem(f"PyTorch has no definition of the higher-order op {name} that can be traced", hint)
+    inline_expansion(importer, node, *traced)
+
+
+def _name(node: Node) -> str:
+    return getattr(node.target, "__name__", str(node.target))
+
+
+HIGHER_ORDER: dict[str, Callable[[GraphImporter, Node, Any], None]] = {
+    "cond": import_cond,
+    "map_impl": import_map,
+    "scan": import_scan,
+    "while_loop": import_while_loop,
+}
+"""The higher-order ops that are branches and loops, by PyTorch's names for them.
+
+Those that are put in place are in regions.py; all others go through `import_definition`.
+"""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
 from typing import Any
@@ -14,6 +15,8 @@ from torch.fx import GraphModule, Node
 from torch.fx.node import map_arg
 
 from flambeau.diagnostics import Unsupported
+from flambeau.frontends.fx.gradients import BACKWARD
+from flambeau.frontends.fx.packed_weights import weight_int4pack_mm
 
 TRACING = threading.RLock()
 """Held while PyTorch traces: it keeps what it is doing in places that all threads share."""
@@ -21,19 +24,31 @@ TRACING = threading.RLock()
 
 @cache
 def _table() -> dict[Any, Any]:
-    """PyTorch's decompositions: the core ATen set, and all others that it has."""
+    """Collect PyTorch's decompositions: the core ATen set, and all others that it has; and what only it can unpack."""
     from torch._decomp import decomposition_table
 
+    ours = {torch.ops.aten._weight_int4pack_mm_for_cpu.default: weight_int4pack_mm, **BACKWARD}
     try:
         from torch._decomp import core_aten_decompositions
 
-        return {**decomposition_table, **dict(core_aten_decompositions())}
+        return {**decomposition_table, **dict(core_aten_decompositions()), **ours}
     except ImportError:
-        return dict(decomposition_table)
+        return {**decomposition_table, **ours}
+
+
+@contextmanager
+def plain_ops() -> Iterator[None]:
+    """Let autograd record ops of ATen that have gradients of the same kind, and not kernels for one CPU."""
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "TF32 acceleration on top of oneDNN")
+        with torch.backends.mkldnn.flags(enabled=False), sdpa_kernel(SDPBackend.MATH):
+            yield
 
 
 def expand(node: Node, target: Any) -> tuple[GraphModule, list[Any]] | None:
-    """The graph of PyTorch's decomposition of a node and the node's inputs to it; None where there is none."""
+    """Trace PyTorch's decomposition of a node to a graph and its input nodes; None where there is no decomposition."""
     decomposition = _table().get(target)
     if decomposition is None:
         decomposition = target.decompose if _has_composite_kernel(target) else _python_kernel(target)
@@ -45,15 +60,21 @@ def expand(node: Node, target: Any) -> tuple[GraphModule, list[Any]] | None:
     return traced
 
 
-def trace(node: Node, decomposition: Callable[..., Any]) -> tuple[GraphModule, list[Any]] | None:
-    """The graph of a function called with a node's arguments, and the nodes that are its inputs."""
+def trace(
+    node: Node, decomposition: Callable[..., Any], graphs: Mapping[Node, GraphModule] | None = None
+) -> tuple[GraphModule, list[Any]] | None:
+    """Trace a function of a node's arguments; return the graph and its input nodes, None if it cannot be traced.
+
+    `graphs` are the arguments of a higher-order op that are graphs of their own, and are called.
+    """
     from torch.fx.experimental.proxy_tensor import make_fx
     from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, PendingUnbackedSymbolNotFound
 
     inputs: list[Any] = []
+    called: Mapping[Node, Any] = graphs or {}
 
     def lift(n: Node) -> Any:
-        if n not in inputs:
+        if n not in inputs and n not in called:
             inputs.append(n)
         return n
 
@@ -64,7 +85,7 @@ def trace(node: Node, decomposition: Callable[..., Any]) -> tuple[GraphModule, l
     mode = fake_mode_of(metas, node)
 
     def body(*values: Any) -> Any:
-        by_node = dict(zip(inputs, values, strict=True))
+        by_node = {**called, **dict(zip(inputs, values, strict=True))}
         args, kwargs = _plain(map_arg((node.args, node.kwargs), lambda n: by_node[n]))
         result = decomposition(*args, **kwargs)
         # A named tuple would be a call of its class in the graph.
@@ -97,7 +118,7 @@ def trace(node: Node, decomposition: Callable[..., Any]) -> tuple[GraphModule, l
 def batch_norm_in_training(
     x: Any, weight: Any, bias: Any, mean: Any, var: Any, training: bool, momentum: float, eps: float, cudnn: bool
 ) -> tuple[Any, ...]:
-    """`aten.batch_norm` writes its running statistics, which its schema does not say: here they are results."""
+    """Decompose `aten.batch_norm` so that the running statistics, which it writes in place, are results."""
     if mean is None:
         return (torch.ops.aten._native_batch_norm_legit.no_stats(x, weight, bias, True, momentum, eps)[0],)
     functional = torch.ops.aten._native_batch_norm_legit_functional.default
@@ -108,7 +129,7 @@ def batch_norm_in_training(
 def native_batch_norm_in_training(
     x: Any, weight: Any, bias: Any, mean: Any, var: Any, training: bool, momentum: float, eps: float
 ) -> tuple[Any, ...]:
-    """The three results, then the new statistics if there are such."""
+    """Compute the op's three results, and in training the new running mean and variance after them."""
     if not training:
         return tuple(torch.ops.aten._native_batch_norm_legit_no_training(x, weight, bias, mean, var, momentum, eps))
     functional = torch.ops.aten._native_batch_norm_legit_functional.default
@@ -128,7 +149,7 @@ def batch_norm_with_update(
 def instance_norm_in_training(
     x: Any, weight: Any, bias: Any, mean: Any, var: Any, use_input_stats: bool, momentum: float, eps: float, cudnn: bool
 ) -> tuple[Any, ...]:
-    """A batch norm in which each channel of each example is a channel of its own."""
+    """Compute an instance norm as a batch norm over N*C channels; new statistics are the mean over the batch."""
     examples, channels = x.shape[:2]
 
     def each(v: Any) -> Any:
@@ -151,7 +172,7 @@ IN_TRAINING: dict[str, Callable[..., tuple[Any, ...]]] = {
 
 
 def _plain(value: Any) -> Any:
-    """FX's immutable lists and dictionaries as ordinary ones, which decompositions may change."""
+    """Copy FX's immutable lists and dictionaries to ordinary ones, which decompositions may change."""
     if isinstance(value, tuple):
         return tuple(map(_plain, value))
     if isinstance(value, list):
@@ -167,16 +188,17 @@ def _has_composite_kernel(target: Any) -> bool:
 
 
 def _python_kernel(target: Any) -> Any:
-    """What PyTorch's library of quantised ops says an op is, in Python; None for ops of other libraries."""
+    """Return the Python definition of an op that PyTorch itself wrote in Python; None for ops of other libraries."""
     if getattr(target, "namespace", None) != "quantized_decomposed":
-        return None
+        kernel = kernel_of(target) if hasattr(target, "_schema") else None
+        return kernel if kernel is not None and kernel.__module__.split(".")[0] == "torch" else None
     library = import_module("torch.ao.quantization.fx._decomposed")
     base, overload = target._schema.name.split("::")[1], target._schema.overload_name
-    return getattr(library, f"{base}_{overload}" if overload else base, None)
+    return getattr(library, f"{base}_{overload}" if overload else base, None) or getattr(library, base, None)
 
 
 def kernel_of(target: Any) -> Callable[..., Any] | None:
-    """The Python function of an op that was made with `torch.library.custom_op`; None for other ops."""
+    """Return the Python function of an op made with `torch.library.custom_op`; None for other ops."""
     from torch._library.custom_ops import OPDEFS
 
     found = OPDEFS.get(target._schema.name)
@@ -184,7 +206,7 @@ def kernel_of(target: Any) -> Callable[..., Any] | None:
 
 
 def fake_mode_of(metas: list[Any], node: Node) -> Any:
-    """The mode that a node's fake tensors belong to."""
+    """Find the fake tensor mode of a node's operands or result; make a new one where there is none."""
     from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
     def find(value: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,15 +20,17 @@ from flambeau.dialects.torch.types import NonValueTensorType, TensorType
 from flambeau.frontends.fx.aliasing import Aliasing, analyze
 from flambeau.frontends.fx.assignments import assigned_buffers, copies_into_buffers
 from flambeau.frontends.fx.autocast import Autocast
+from flambeau.frontends.fx.dims import DimNames
 from flambeau.frontends.fx.guards import emit_guards
 from flambeau.frontends.fx.importer import GraphImporter, finish_function, raise_problems
 from flambeau.frontends.fx.quantized import inline_bytes
 from flambeau.frontends.fx.regions import attribute_of, flattened, without_regions
-from flambeau.frontends.fx.state import State, are_one, place_in, refusal, sharing, whole_of
+from flambeau.frontends.fx.state import State, are_one, is_made_of_others, place_in, refusal, sharing, whole_of
 from flambeau.frontends.fx.types import Problem, location_of_node, type_of
-from flambeau.frontends.tensors import INLINE_BYTES
+from flambeau.frontends.tensors import INLINE_BYTES, identity
 from flambeau.ir.locations import UNKNOWN
 from flambeau.ir.module import Argument, Fixed, Mutation, Output, Signature, Weights
+from flambeau.ir.symbolic import Dims
 
 Keep = Callable[[str], bool]
 """Whether an op is left whole, by its name."""
@@ -42,12 +44,15 @@ class FunctionImporter:
     def __init__(self, graph: Graph, keep: Keep, ranges: Any = None) -> None:
         self.weights = Weights()
         self.block = Block()
-        self.importer = GraphImporter(self.block, self.weights, keep, ranges)
+        self.names = DimNames(ranges)
+        self.importer = GraphImporter(self.block, self.weights, keep, self.names)
+        self.conditions: list[str] = []
         self.written = analyze(graph)
         self.arguments: list[Argument] = []
         self.inputs: list[int | None] = []
         self.fixed: list[Fixed] = []
         self.results: list[SSAValue] = []
+        self.result_dims: list[Dims] = []
         self.outputs: list[Output] = []
         self.mutations: list[Mutation] = []
         self.written_states: dict[str, int] = {}
@@ -58,13 +63,13 @@ class FunctionImporter:
     # --- What comes in ---
 
     def add_constant_input(self, node: Node, value: Any) -> None:
-        """An input that the program was specialised to."""
+        """Record an input whose value the program was specialised to; it is checked at the call and is no argument."""
         self.importer.values[node] = value
         self.fixed.append(Fixed(len(self.inputs), node.name, value))
         self.inputs.append(None)
 
     def add_states(self, states: Sequence[State], updated: Collection[str] = ()) -> None:
-        """The model's own tensors: weights if the program only reads them, arguments that have a name otherwise.
+        """Add the model's own tensors: as weights if the program only reads them, else as named arguments.
 
         `updated` are those that a functional program gives a new value as a result.
         """
@@ -81,7 +86,7 @@ class FunctionImporter:
                 self._add_weight(state)
 
     def add_written_attributes(self, graph: Graph, owner: Any) -> None:
-        """The tensors that a plain graph takes from its module and writes."""
+        """Add as arguments the tensors that a plain graph takes from its module and writes."""
         if not self.written.written:
             return
         found = [(node, attribute_of(owner, str(node.target))) for node in graph.nodes if node.op == "get_attr"]
@@ -93,13 +98,16 @@ class FunctionImporter:
                 self._add_written_states(group, ())
 
     def _add_weight(self, state: State) -> None:
+        if is_made_of_others(state.tensor):
+            self.importer.wrapped[state.node] = state.tensor, state.name
+            return
         try:
             self.importer.values[state.node] = self.importer.tensor(state.tensor, state.name, state.inline)
         except Problem as problem:
             self.importer.report(problem, state.name)
 
     def _add_written_states(self, group: Sequence[State], updated: Collection[str]) -> None:
-        """One argument for tensors that are one memory: a write through one of them is seen through the others."""
+        """Add one argument for states in one memory, so that a write through one of them is seen through the others."""
         named = next((s for s in group if s.name in updated), group[0])
         is_assigned = any(s.name in updated for s in group)
         if are_one(group) and not (is_assigned and len(group) > 1):
@@ -128,7 +136,7 @@ class FunctionImporter:
             )
 
     def add_argument(self, node: Node, meta: Any, name: str, state: torch.Tensor | None = None) -> None:
-        """An argument of the function: an input, or a tensor of the model that the program writes."""
+        """Add an argument to the function: an input, or a tensor of the model that the program writes."""
         try:
             type_ = type_of(meta)
         except Problem as problem:
@@ -149,26 +157,34 @@ class FunctionImporter:
             self._input_nodes[node] = len(self.arguments)
         if self.written.is_mutable(node) and isinstance(type_, TensorType):
             self._mutated.append((node, len(self.arguments)))
-        self.arguments.append(Argument(name, spec_of(type_), resource))
+        dims = self.names.dims(meta.shape) if state is None and isinstance(meta, torch.Tensor) else ()
+        self.arguments.append(Argument(name, spec_of(type_), resource, dims=dims))
+
+    def add_conditions(self, conditions: Iterable[Any]) -> None:
+        """Note what must hold of symbolic sizes, beside the range of each."""
+        for expr in conditions:
+            left, right = expr.args
+            if not (left.is_Symbol and right.is_Integer):
+                self.conditions.append(self.names.text(expr))
 
     # --- What goes out ---
 
     def add_output(self, value: Any) -> None:
-        """A leaf of what the function gives back."""
+        """Record one leaf of the program's return value: a result of the function, or a constant."""
         if isinstance(value, SSAValue):
             self.outputs.append(Output(self._add_result(value)))
         else:
             self.outputs.append(Output(None, value))
 
     def add_mutation(self, value: SSAValue, target: str | None, of_input: bool) -> None:
-        """A result that is the new contents of an argument."""
+        """Add a result that holds the new contents of an argument; CompileError if `target` is not an argument."""
         position = (self._inputs if of_input else self.written_states).get(target or "")
         if position is None:
             raise CompileError([Diagnostic("import", f"the program writes {target!r}, which is not an input")])
         self.mutations.append(Mutation(self._add_result(value), position))
 
     def add_assignment(self, value: SSAValue, target: str) -> None:
-        """A result that is the model's tensor of that name from now on."""
+        """Add a result that replaces the model's buffer of that name; CompileError if its shape or dtype differs."""
         position = self.written_states[target]
         old, result = self.arguments[position].spec, self._add_result(value)
         new = spec_of(self.results[result].type)
@@ -181,13 +197,14 @@ class FunctionImporter:
         self.mutations.append(Mutation(result, position))
 
     def _add_result(self, value: SSAValue) -> int:
+        self.result_dims.append(self.names.dims(self.importer.shapes.get(value, ())))
         if isinstance(value.type, NonValueTensorType):
             value = self.importer.read(value)
         self.results.append(value)
         return len(self.results) - 1
 
     def finish(self, name: str, in_spec: Any = None, out_spec: Any = None) -> Imported:
-        """The module; raises if anything could not be imported."""
+        """Build the module with its signature and weights; raise if anything could not be imported."""
         for written, position in self._mutated:
             value = self.importer.values[written] if isinstance(written, Node) else written
             self.mutations.append(Mutation(self._add_result(value), position))
@@ -203,6 +220,9 @@ class FunctionImporter:
             out_spec=out_spec,
             inputs=tuple(self.inputs) if in_spec is not None else None,
             fixed=tuple(self.fixed) if in_spec is not None else (),
+            symbols=self.names.symbols(a.dims for a in self.arguments),
+            result_dims=tuple(self.result_dims),
+            conditions=tuple(self.conditions),
         )
         return ModuleOp([function]), self.weights, signature
 
@@ -225,11 +245,16 @@ class FunctionImporter:
 
 
 def import_exported_program(
-    program: ExportedProgram, keep: Keep, name: str = "main", autocast: Autocast = None
+    program: ExportedProgram,
+    keep: Keep,
+    name: str = "main",
+    autocast: Autocast = None,
+    shared: Sequence[torch.Tensor] = (),
 ) -> Imported:
     """Import an exported program as one function; weights are referred to, those that it writes are arguments.
 
-    `autocast` is the region in which the program was exported, of which it does not tell itself.
+    `autocast` is the region in which the program was exported, of which it does not tell itself. `shared` are tensors
+    that other functions of the module write: they are arguments here too.
     """
     signature = program.graph_signature
     copies = copies_into_buffers(program)
@@ -243,7 +268,7 @@ def import_exported_program(
     updated |= assigned.keys()
     placeholders = [node for node in graph.nodes if node.op == "placeholder"]
     states = [_state(program, node, kinds[node.name]) for node in placeholders if kinds[node.name].kind in _STATES]
-    function.add_states(states, updated)
+    function.add_states(states, updated | _written_elsewhere(states, shared))
     _refuse_decisions(graph, function.written)
     for node in placeholders:
         spec = kinds[node.name]
@@ -259,7 +284,7 @@ def import_exported_program(
             function.add_argument(node, node.meta["val"], node.name)
 
     raise_problems(importer.problems)
-    emit_guards(importer.emitter, placeholders, importer.values, graph.nodes)
+    function.add_conditions(emit_guards(importer.emitter, placeholders, importer.values, graph.nodes))
     outputs = importer.import_nodes(graph, program.graph_module, function.written)
     importer.emitter.location = UNKNOWN
     for value, output in zip(outputs or (), signature.output_specs, strict=True):
@@ -271,6 +296,17 @@ def import_exported_program(
     for target, node in assigned.items():
         function.add_assignment(importer.resolve(node), target)
     return function.finish(name, program.call_spec.in_spec, program.call_spec.out_spec)
+
+
+def _written_elsewhere(states: Sequence[State], shared: Sequence[torch.Tensor]) -> set[str]:
+    """Name the states that are tensors of `shared`; CompileError for one that only has some memory in common."""
+    others = {identity(tensor) for tensor in shared}
+    mine = {id(s.tensor): s for s in states if identity(s.tensor) in others}
+    rest = [s for s in states if id(s.tensor) not in mine]
+    for group in sharing([*rest, *(replace(rest[0], tensor=t) for t in shared if rest)]):
+        if len(group) > 1 and any(s.tensor is t for s in group for t in shared):
+            raise refusal(group, "in another function, and sees it otherwise")
+    return {s.name for s in mine.values()}
 
 
 def _refuse_decisions(graph: Graph, written: Aliasing) -> None:

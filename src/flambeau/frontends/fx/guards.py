@@ -6,7 +6,7 @@ writes down that there are two; a call for which there are three must not be ans
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -17,6 +17,7 @@ from flambeau.dialects.torch import registry
 from flambeau.dialects.torch.emitter import TorchEmitter
 from flambeau.dialects.torch.types import BOOL, INT
 from flambeau.frontends.fx.types import known_size
+from flambeau.ir.dtypes import INT64_MAX
 
 _RELATIONS = {
     "Equality": "aten.eq.int", "GreaterThan": "aten.ge.int", "StrictGreaterThan": "aten.gt.int",
@@ -25,42 +26,59 @@ _RELATIONS = {
 """Not that two sizes differ, or that one is neither 0 nor 1: PyTorch assumes so of all that it can, and where it does
 not hold, the same ops are right; those for which they are not check it themselves."""
 
-_INT64_MAX = (1 << 63) - 1
+
+Sizes = Mapping[Any, tuple[SSAValue, int | None]]
+"""Where a symbol of PyTorch's can be had: a tensor and a dim, or a number and None."""
+
+
+def sizes_of(nodes: Iterable[Any], values: Mapping[Node, Any]) -> Sizes:
+    """Find the symbols that the sizes of these nodes are, each where it comes first."""
+    found: dict[Any, tuple[SSAValue, int | None]] = {}
+    for value, dim, size in _symbolic_sizes(nodes, values):
+        if size.node.expr.is_Symbol:
+            found.setdefault(size.node.expr, (value, dim))
+    return found
+
+
+def _symbolic_sizes(nodes: Iterable[Any], values: Mapping[Node, Any]) -> Iterator[tuple[SSAValue, int | None, Any]]:
+    """Yield the sizes of tensors, and the numbers, among these nodes that are symbolic, each with where it is."""
+    for node in nodes:
+        if not isinstance(node, Node) or not isinstance(value := values.get(node), SSAValue):
+            continue
+        meta = node.meta.get("val")
+        dims = enumerate(meta.shape) if isinstance(meta, torch.Tensor) else [(None, meta)]
+        yield from ((value, dim, size) for dim, size in dims if isinstance(size, torch.SymInt))
 
 
 def emit_guards(
-    emitter: TorchEmitter, placeholders: Iterable[Node], values: dict[Node, Any], nodes: Iterable[Node] = ()
-) -> None:
-    """Check at run time what was assumed about the sizes of these inputs, for these nodes among others."""
-    sizes: dict[Any, tuple[SSAValue, int | None]] = {}
-    env: Any = None
-    for node in placeholders:
-        meta, value = node.meta.get("val"), values.get(node)
-        if not isinstance(value, SSAValue):
-            continue
-        dims = enumerate(meta.shape) if isinstance(meta, torch.Tensor) else [(None, meta)]
-        for dim, size in dims:
-            if isinstance(size, torch.SymInt):
-                env = size.node.shape_env
-                if size.node.expr.is_Symbol:
-                    sizes.setdefault(size.node.expr, (value, dim))
+    emitter: TorchEmitter, placeholders: Sequence[Node], values: dict[Node, Any], nodes: Iterable[Node] = ()
+) -> list[Any]:
+    """Check at run time what was assumed about the sizes of these inputs, for these nodes among others.
+
+    Returns the conditions that are checked, as expressions of sympy's.
+    """
+    sizes = sizes_of(placeholders, values)
+    env = next((size.node.shape_env for _, _, size in _symbolic_sizes(placeholders, values)), None)
     if env is None:
-        return
+        return []
     assumed = [expr for guard in env.guards if is_checked(expr := env.replace(guard.expr))]
     seen: set[Any] = set()
+    checked = []
     for expr in (*assumed, *_least_sizes(nodes)):
         if expr in seen or not expr.free_symbols <= sizes.keys():
             continue
         seen.add(expr)
-        left, right = (_number(emitter, side, sizes) for side in expr.args)
+        left, right = (emit_size(emitter, side, sizes) for side in expr.args)
         if left is None or right is None:
             continue
         (holds,) = emitter.op(_RELATIONS[type(expr).__name__], (left, right), [BOOL])
         emitter.require(holds, f"a size is not one that the program was compiled for: {expr} does not hold")
+        checked.append(expr)
+    return checked
 
 
 def _least_sizes(nodes: Iterable[Node]) -> list[Any]:
-    """Say how large dims must be for slices to be as long as PyTorch has found, which takes no size for 0 or 1.
+    """List lower bounds on sizes for slices to have PyTorch's lengths, which it finds assuming no size to be 0 or 1.
 
     `x[-2:]` has two rows, and what Python has computed from that stands in the graph; but it has one if `x` has.
     """
@@ -84,7 +102,7 @@ def _least_sizes(nodes: Iterable[Node]) -> list[Any]:
 
 
 def is_checked(expr: Any) -> bool:
-    """Whether an assumption about sizes is one that is checked."""
+    """Tell whether an assumption about sizes is checked at run time: any relation but `size >= 2`."""
     kind = type(expr).__name__
     return kind in _RELATIONS and not (kind == "GreaterThan" and expr.args[1] == 2)
 
@@ -122,16 +140,16 @@ def emit_view_guards(emitter: TorchEmitter, op: str, value: SSAValue, dims: Iter
         )
 
 
-def _number(emitter: TorchEmitter, expr: Any, sizes: dict[Any, tuple[SSAValue, int | None]]) -> SSAValue | None:
-    """The value of an expression; None for one that has no form in integers."""
+def emit_size(emitter: TorchEmitter, expr: Any, sizes: Sizes) -> SSAValue | None:
+    """Emit ops for a sympy expression over sizes; None for one that has no form in integers, or has other symbols."""
     if expr.is_Integer:
-        return emitter.constant(max(-_INT64_MAX, min(int(expr), _INT64_MAX)))
+        return emitter.constant(max(-INT64_MAX, min(int(expr), INT64_MAX)))
     if expr.is_Symbol:
+        if expr not in sizes:
+            return None
         value, dim = sizes[expr]
-        if dim is None:
-            return value
-        return emitter.size_along(value, dim)
-    parts = [_number(emitter, part, sizes) for part in expr.args]
+        return value if dim is None else emitter.size_along(value, dim)
+    parts = [emit_size(emitter, part, sizes) for part in expr.args]
     known = [p for p in parts if p is not None]
     name = type(expr).__name__
     if len(known) != len(parts):

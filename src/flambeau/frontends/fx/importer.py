@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
 
 import torch
+from torch._ops import HigherOrderOperator
 from torch.fx import Graph, Node
 from xdsl.dialects import func
 from xdsl.dialects.builtin import DenseResourceAttr, FunctionType
@@ -19,10 +20,12 @@ from flambeau.dialects.torch.ops import CopyToNonValueTensorOp, CopyToValueTenso
 from flambeau.dialects.torch.types import NonValueTensorType, TensorType, VTensorType, to_non_value, to_value
 from flambeau.frontends.fx.aliasing import Aliasing, analyze, op_name
 from flambeau.frontends.fx.arithmetic import emit_arithmetic, is_arithmetic
-from flambeau.frontends.fx.control_flow import import_cond, import_while_loop
+from flambeau.frontends.fx.control_flow import HIGHER_ORDER, import_definition
+from flambeau.frontends.fx.dims import DimNames
 from flambeau.frontends.fx.operators import import_operator
 from flambeau.frontends.fx.quantized import inline_bytes
 from flambeau.frontends.fx.regions import attribute_of
+from flambeau.frontends.fx.state import is_made_of_others
 from flambeau.frontends.fx.symbols import Symbols
 from flambeau.frontends.fx.types import Problem, location_of_node, type_of
 from flambeau.frontends.tensors import INLINE_BYTES, TensorTable
@@ -37,10 +40,10 @@ class GraphImporter:
         block: Block,
         weights: Weights,
         keep: Callable[[str], bool],
-        ranges: Mapping[Any, Any] | None = None,
+        names: DimNames | None = None,
     ) -> None:
         self.emitter = TorchEmitter(block)
-        self.symbols = Symbols(self.emitter, ranges)
+        self.symbols = Symbols(self.emitter, names or DimNames())
         self.tensors = TensorTable(weights)
         self.keep = keep
         self.values: dict[Node, Any] = {}
@@ -50,6 +53,8 @@ class GraphImporter:
         self.problems: list[Diagnostic] = []
         self.lying: set[Node] = set()
         """Nodes that somebody writes, or a copy of which, as they lie in memory."""
+        self.wrapped: dict[Node, tuple[torch.Tensor, str]] = {}
+        """Weights that are tensors made of others (quantised ones, say), with their names."""
         self._literals: dict[Attribute, SSAValue] = {}
         self.shapes: dict[SSAValue, Any] = {}
         """The symbolic shapes of tensors, mutable ones too."""
@@ -81,7 +86,7 @@ class GraphImporter:
             self.values[node] = self.mutable(value)
 
     def as_strided(self, memory: SSAValue, tensor: torch.Tensor, place: tuple[list[int], list[int], int]) -> SSAValue:
-        """A tensor as a view of memory that it shares with others."""
+        """Emit `aten.as_strided` for a tensor that is a view of memory that it shares with others."""
         sizes, strides, offset = place
         emitter = self.emitter
         operands = (memory, emitter.ints(sizes), emitter.ints(strides), emitter.constant(offset))
@@ -111,7 +116,7 @@ class GraphImporter:
         self.problems.append(Diagnostic("import", problem.reason, op=name, location=place, hint=problem.hint))
 
     def placeholder(self, node: Node) -> Any:
-        """Some value in place of a node that could not be imported, so that the walk finds further problems."""
+        """Make values of the types of a node that could not be imported, so that the walk finds further problems."""
         return _map_meta(node.meta.get("val"), lambda t: self._unknown(t))
 
     def _unknown(self, meta: Any) -> SSAValue | None:
@@ -130,7 +135,10 @@ class GraphImporter:
             self.values[node] = parts[index] if isinstance(parts, (list, dict)) else self.placeholder(node)
             return
         if hasattr(target, "_schema"):
-            import_operator(self, node, target)
+            if op_name(target) == "export.access_subclass_inner_tensor":
+                self._inner_tensor(node)
+            else:
+                import_operator(self, node, target)
             return
         if is_arithmetic(target):
             self.values[node] = emit_arithmetic(self.emitter, target, [self.resolve(a) for a in node.args])
@@ -145,17 +153,29 @@ class GraphImporter:
             return
         if target is getattr(torch, "sym_ite", None):
             raise Problem("a conditional on symbolic sizes is not imported yet", "")
-        if name == "cond":
-            import_cond(self, node, owner)
+        if name in HIGHER_ORDER:
+            HIGHER_ORDER[name](self, node, owner)
             return
-        if name == "while_loop":
-            import_while_loop(self, node, owner)
+        if isinstance(target, HigherOrderOperator):
+            import_definition(self, node, owner)
             return
         raise Problem(
             f"{name} is not an ATen op",
-            "If it is a custom op, register it with torch.library and give a decomposition; "
-            "if it is a higher-order op, it is not imported yet.",
+            "If it is a custom op, register it with torch.library and give a decomposition.",
         )
+
+    def _inner_tensor(self, node: Node) -> None:
+        """Import one of the tensors that a weight is made of: `weight.qdata`, `weight.scale`."""
+        source, attribute = node.args
+        if source not in self.wrapped:
+            reason = f"{source} is a tensor made of others, and no weight of the model"
+            raise Problem(reason, "Give the program plain tensors, or make it a parameter or buffer.")
+        outer, name = self.wrapped[cast(Node, source)]
+        inner, path = getattr(outer, str(attribute)), f"{name}.{attribute}"
+        if is_made_of_others(inner):
+            self.wrapped[node] = inner, path
+        else:
+            self.values[node] = self.tensor(inner, path)
 
     @contextmanager
     def inside(self, block: Block) -> Iterator[None]:
@@ -169,7 +189,7 @@ class GraphImporter:
     # --- Values ---
 
     def resolve(self, value: Any) -> Any:
-        """FX arguments with nodes replaced by what they were imported as."""
+        """Replace the nodes in FX arguments by the SSA values or constants that they were imported as."""
         if isinstance(value, Node):
             return self.values[value]
         if isinstance(value, (list, tuple)):
@@ -179,7 +199,7 @@ class GraphImporter:
         return value
 
     def operand(self, value: Any) -> SSAValue:
-        """A resolved scalar as an SSA value."""
+        """Materialise a resolved scalar: an SSA value as it is, a Python number as a constant op."""
         return value if isinstance(value, SSAValue) else self.emitter.constant(value)
 
     def _attribute(self, owner: Any, target: str, inline: int) -> Any:
@@ -189,7 +209,7 @@ class GraphImporter:
         return found
 
     def tensor(self, tensor: torch.Tensor, name: str, inline: int = INLINE_BYTES) -> SSAValue:
-        """A literal for a tensor of the program: in the text when small, else one resource for each storage."""
+        """Emit a literal for a tensor: `dense` in the text when it is small, else one resource for each storage."""
         value, dtype = self.tensors.contents(tensor, name, inline)
         shape = [int(d) for d in tensor.shape]
         if not isinstance(value, DenseResourceAttr):
@@ -199,7 +219,7 @@ class GraphImporter:
         return self._literals[value]
 
     def mutable(self, value: SSAValue) -> SSAValue:
-        """A tensor that can be written, with the contents of a value; one that can be already stays."""
+        """Copy a value tensor to a mutable one (`!torch.tensor`); a mutable tensor is returned as it is."""
         if not isinstance(value.type, VTensorType):
             return value
         result = self.emitter.value(CopyToNonValueTensorOp, (value,), to_non_value(value.type))
@@ -216,11 +236,11 @@ class GraphImporter:
             self.symbols.bind(value, meta.shape)
 
     def value(self, value: SSAValue) -> SSAValue:
-        """The contents at this point of a tensor that may be mutable; other values as they are."""
+        """Read a mutable tensor's contents at this point as a value; return other values as they are."""
         return self.read(value) if isinstance(value.type, NonValueTensorType) else value
 
     def read(self, value: SSAValue) -> SSAValue:
-        """The contents of a mutable tensor at this point."""
+        """Copy a mutable tensor's contents at this point to a value tensor (`!torch.vtensor`)."""
         result = self.emitter.value(CopyToValueTensorOp, (value,), to_value(value.type))
         if value in self.shapes:
             self.symbols.bind(result, self.shapes[value])

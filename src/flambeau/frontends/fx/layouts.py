@@ -24,7 +24,7 @@ class Layout:
 
 
 def layouts_of(graph: Graph) -> list[Layout | None]:
-    """The layout of each result of a graph that is a tensor."""
+    """List the layout of each result of a graph; None for a result that is no tensor."""
     (results,) = next(reversed(graph.nodes)).args
     return [_layout(getattr(r, "meta", {}).get("val")) for r in results]
 
@@ -36,7 +36,7 @@ def _layout(meta: Any) -> Layout | None:
 
 
 def sizes_at_run_time(graph: Graph) -> Callable[[Sequence[Any]], Callable[[Any], int]]:
-    """From the arguments of a call to what the graph's symbolic sizes are then."""
+    """Find where a graph's symbolic sizes come from; return a function from a call's arguments to their values."""
     places: dict[Any, tuple[int, int | None]] = {}
     for i, node in enumerate(n for n in graph.nodes if n.op == "placeholder"):
         meta = node.meta.get("val")
@@ -65,7 +65,7 @@ def _at(arguments: Sequence[Any], place: tuple[int, int | None]) -> Any:
 
 
 def laid_out(results: Sequence[Any], layouts: Sequence[Layout | None], number: Callable[[Any], int]) -> list[Any]:
-    """The results, each where its layout says; those of one storage in one storage again."""
+    """Restride the results as their layouts say; results that shared a storage share one again."""
     laid = list(results)
     groups: dict[int, list[int]] = {}
     for i, layout in enumerate(layouts):

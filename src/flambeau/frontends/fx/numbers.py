@@ -58,7 +58,7 @@ def noted_numbers(model: torch.nn.Module) -> Iterator[list[NumberChange]]:
 def depends_on(
     changes: Sequence[NumberChange], program: Any, model: torch.nn.Module, args: Any, kwargs: Any, shapes: Any
 ) -> bool:
-    """Whether a model, exported as `program`, computes something else when it is called again, with changed numbers."""
+    """Tell whether a model exported as `program` computes something else when called again with changed numbers."""
     for change in changes:
         change.set(change.after)
     with warnings.catch_warnings():
@@ -74,7 +74,7 @@ def depends_on(
 
 
 def _second_result(first: Any, second: Any, args: Any, kwargs: Any) -> Any:
-    """What a second call gives, by another exported program than the first; neither inputs nor states change."""
+    """Run `first`, then `second` on the buffers that it leaves; return the second's results. Inputs are copied."""
     before, after = (copy.deepcopy(program).module() for program in (first, second))
     states = dict(after.named_buffers())
     with torch.no_grad():
@@ -86,7 +86,7 @@ def _second_result(first: Any, second: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _are_equal(x: Any, y: Any) -> bool:
-    """Whether all tensors and numbers in two values are the same; NaN is the same as NaN."""
+    """Tell whether two values have the same structure and equal tensors and numbers; NaN equals NaN."""
     (left, structure), (right, other) = pytree.tree_flatten(x), pytree.tree_flatten(y)
     return structure == other and all(_is_same(a, b) for a, b in zip(left, right, strict=True))
 

@@ -11,14 +11,16 @@ from torch.fx import Node
 from xdsl.ir import Attribute, SSAValue
 
 from flambeau.dialects.torch.emitter import Device
+from flambeau.dialects.torch.enums import MEMORY_FORMATS
 from flambeau.dialects.torch.ops import ListUnpackOp
-from flambeau.dialects.torch.schema import MEMORY_FORMATS, Argument, Schema
+from flambeau.dialects.torch.schema import Argument, Schema
 from flambeau.dialects.torch.types import (
     BOOL,
     DEVICE,
     FLOAT,
     GENERATOR,
     INT,
+    NONE,
     NUMBER,
     STR,
     NonValueTensorType,
@@ -40,7 +42,7 @@ _TYPES: dict[str, Attribute] = {
 
 
 def argument_operand(importer: GraphImporter, argument: Argument, value: Any, keep_mutable: bool) -> SSAValue:
-    """A resolved argument as an operand; mutable tensors are read here, unless the op may alias them."""
+    """Convert a resolved argument to an operand; read mutable tensors here, unless the op may alias them."""
     t = argument.type
     if t.is_list and value is not None:
         if not isinstance(value, (list, tuple)):
@@ -75,6 +77,8 @@ def _scalar(importer: GraphImporter, base: str, value: Any, keep_mutable: bool) 
         value = known_number(value)
     if base == "float" and isinstance(value, int):
         value = float(value)
+    if base == "Any" and hasattr(value, "group_name"):  # a process group itself, instead of its name
+        value = str(value.group_name)
     return importer.emitter.constant(value)
 
 
@@ -124,8 +128,8 @@ def emit_op(
 
 def _scalar_or_tensor_type(declared: Argument, meta: Any, is_alias: bool) -> Attribute:
     if declared.type.is_tensor:
-        if meta is None:
-            return vtensor()
+        if meta is None:  # It was not asked for, as by a flag in `output_mask`.
+            return NONE
         return type_of(meta, not is_alias)
     if declared.type.base == "Scalar":
         return FLOAT if isinstance(meta, (float, torch.SymFloat)) else INT

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +29,9 @@ from flambeau.frontends.fx.aliasing import (
     updates_statistics,
 )
 from flambeau.frontends.fx.autocast import autocast_of, call_in_region, under_autocast
+from flambeau.frontends.fx.complex_numbers import WITH_NUMBERS
 from flambeau.frontends.fx.expansion import IN_TRAINING, expand, kernel_of, trace
+from flambeau.frontends.fx.gradients import rrelu_with_noise
 from flambeau.frontends.fx.guards import emit_rank_guards, emit_view_guards
 from flambeau.frontends.fx.operands import argument_operand, emit_op, map_values
 from flambeau.frontends.fx.schemas import SEVERAL_VIEWS, first_argument, foreign_schema, without_out, writes_results
@@ -60,6 +63,9 @@ def import_operator(importer: GraphImporter, node: Node, target: Any) -> None:
     if name in HARMLESS:
         importer.values[node] = importer.resolve(node.args[0])
         return
+    if name == "aten.sym_storage_offset":
+        importer.values[node] = _offset_that_is_only_checked(node)
+        return
     refuse_shape_change(node, name)
     schema, given = _bound_call(importer, node, name, target)
     mutable = importer.aliasing.is_mutable(node)
@@ -90,7 +96,7 @@ def import_operator(importer: GraphImporter, node: Node, target: Any) -> None:
 
 
 def _bound_call(importer: GraphImporter, node: Node, name: str, target: Any) -> tuple[Schema, list[Any]]:
-    """The schema that a call is imported by, and its arguments in the schema's order."""
+    """Choose the schema that a call is imported by; return it with the call's arguments in its order."""
     name = RESHAPING.get(name, name)
     if importer.aliasing.is_mutable(node):
         name = UNSAFE_VIEWS.get(name, name)
@@ -106,6 +112,10 @@ def _looked_into(importer: GraphImporter, node: Node, schema: Schema, target: An
     """Import what a call consists of, where the op itself does not say what it does; False for other calls."""
     if updates_statistics(schema, node):
         _norm_in_training(importer, schema, node)
+    elif schema.name == "aten.rrelu_with_noise" and not (*node.args, False, False, False)[4]:
+        inner = trace(node, rrelu_with_noise)
+        assert inner is not None
+        inline_expansion(importer, node, *inner)
     elif writes_results(schema):
         _write_results(importer, schema, node, target)
     elif schema.is_mutable and (kernel := kernel_of(target)) is not None:
@@ -127,6 +137,17 @@ def _looked_into(importer: GraphImporter, node: Node, schema: Schema, target: An
     return True
 
 
+def _offset_that_is_only_checked(node: Node) -> int:
+    """Return 0 for an offset in memory of which the program only asks whether it is at least 0, as exports do."""
+    if any(user.target is not operator.ge or user.args[1] != 0 for user in node.users):
+        raise Problem("the program computes with the place of a tensor in memory", "Use its sizes instead.")
+    return 0
+
+
+_WRONGLY_TYPED = frozenset({"aten.embedding_bag.padding_idx"})
+"""Ops whose results have other shapes than PyTorch says, and that it expands to others."""
+
+
 def _expanded(
     importer: GraphImporter, node: Node, target: Any, schema: Schema, given: list[Any], of_view: bool, aliased: bool
 ) -> bool:
@@ -135,7 +156,12 @@ def _expanded(
     several = importer.aliasing.is_mutable(node) and schema.name in SEVERAL_VIEWS
     # The dialect has no complex numbers for arguments; PyTorch's decompositions make tensors of them.
     numbers = [v for a, v in zip(schema.arguments, given, strict=True) if not a.type.is_tensor]
-    is_taken = importer.keep(_spelled(schema, of_view)) and not any(isinstance(n, complex) for n in numbers)
+    is_taken = importer.keep(_spelled(schema, of_view)) and schema.name not in _WRONGLY_TYPED
+    if any(isinstance(n, complex) for n in numbers):
+        is_taken = False
+        if target in WITH_NUMBERS and (traced := trace(node, WITH_NUMBERS[target])) is not None:
+            inline_expansion(importer, node, *traced, aliased=aliased)
+            return True
     if schema.is_mutable or (is_taken and not hidden and not several):
         return False
     expanded = expand(node, target)
@@ -151,7 +177,7 @@ def _expanded(
 
 
 def _spelled(schema: Schema, of_view: bool) -> str:
-    """The name that an op is emitted by: a `reshape` that shares storage is a `view`, which says so."""
+    """Return the name that an op is emitted by: a `reshape` that shares storage is a `view`, which says so."""
     return "aten.view" if of_view and schema.name == "aten.reshape" else schema.name
 
 
@@ -184,7 +210,7 @@ def _require_same_view(importer: GraphImporter, name: str, node: Node) -> bool:
 
 
 def _is_perhaps_view(schema: Schema, node: Node) -> bool:
-    """Whether an op that need not give a view does so here."""
+    """Tell whether an op that may return a view or a copy returns a view here."""
     if schema.name in PERHAPS_VIEWS:
         return is_view(node, first_argument(node))
     if schema.is_view or not any(gives_back(schema, node, n) for n in node.all_input_nodes):
@@ -211,7 +237,7 @@ def _as_view(importer: GraphImporter, node: Node) -> bool:
 
 
 def _write_results(importer: GraphImporter, schema: Schema, node: Node, target: Any) -> None:
-    """`torch.add(x, y, out=z)`: compute, and write what comes out where it is wanted."""
+    """Import an op with `out=`, as `torch.add(x, y, out=z)`: compute the results, then copy them into the arguments."""
     written = [a.name for a in schema.arguments if a.is_written]
     expanded = trace(node, lambda *args, **kwargs: without_out(target, written)(*args, **kwargs))
     if expanded is None:

@@ -177,7 +177,7 @@ def _rebuild(description: Any, leaves: Sequence[Any]) -> Any:
 
 
 def _is_part_of_a_cache(value: Any) -> bool:
-    """Caches and their layers: recognised by where one of their base classes is defined, as models define their own."""
+    """Recognise caches and their layers by the module of a base class, as models define their own."""
     return any(base.__module__ == CACHE_MODULE for base in type(value).__mro__)
 
 

@@ -15,7 +15,7 @@ _BIASES = {
 
 
 def inline_bytes(node: Node, otherwise: int = INLINE_BYTES) -> int:
-    """How large a tensor may be to stand in the program's text."""
+    """Return how many bytes a tensor may have to stand in the program's text instead of among the weights."""
     return PARAMETER_BYTES if any(_decides_integers(node, user) for user in node.users) else otherwise
 
 
@@ -30,7 +30,7 @@ def _decides_integers(node: Node, user: Node) -> bool:
 
 
 def _is_from_integers(weight: object) -> bool:
-    """Whether a weight is computed from integers, perhaps turned on the way."""
+    """Tell whether a weight is dequantised from integers, perhaps transposed on the way."""
     while isinstance(weight, Node) and hasattr(weight.target, "_schema"):
         name = op_name(weight.target)
         if name.startswith("quantized_decomposed.dequantize"):

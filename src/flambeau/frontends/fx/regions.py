@@ -21,14 +21,14 @@ _INLINED = frozenset({
 
 
 def without_regions(graph: Graph, owner: Any, autocast: Autocast = None) -> Graph:
-    """The graph with the regions that are always entered once written out; the same graph if there are none."""
+    """Inline the regions that are entered exactly once; return the same graph if there are none."""
     return flattened(graph, owner, autocast)[0]
 
 
 def flattened(
     graph: Graph, owner: Any, autocast: Autocast = None, dropped: Collection[Node] = ()
 ) -> tuple[Graph, dict[Node, Any]]:
-    """The graph without regions and some nodes that nobody uses, and what became of each node.
+    """Inline regions and drop the given nodes; return the graph and what each old node became.
 
     It is the same graph if there is nothing to do.
     """
@@ -93,7 +93,7 @@ def _copy_region(flat: Graph, node: Node, owner: Any, path: str, values: dict[No
 
 
 def attribute_of(owner: Any, target: str) -> Any:
-    """What a dotted name stands for."""
+    """Look up a dotted name, `layers.0.weight`, from `owner`."""
     for part in target.split("."):
         owner = getattr(owner, part)
     return owner

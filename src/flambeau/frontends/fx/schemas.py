@@ -12,7 +12,7 @@ from flambeau.frontends.fx.types import Problem
 
 
 def foreign_schema(name: str, target: Any, node: Node) -> tuple[Schema, list[Any]]:
-    """The schema of an op that the snapshot lacks (custom, or another torch version), from the op itself."""
+    """Parse the schema of an op that the snapshot lacks (custom, or another torch version); bind the call to it."""
     text = str(target._schema)
     schema = parse_schema(name, text[text.index("(") :])
     given = schema.bind(node.args, node.kwargs)
@@ -30,13 +30,13 @@ SEVERAL_VIEWS = frozenset({
 
 
 def writes_results(schema: Schema) -> bool:
-    """Whether an op is one that writes its results into arguments: `out=`."""
+    """Tell whether an op writes all its results into keyword arguments: `out=`."""
     written = [a for a in schema.arguments if a.is_written]
     return bool(written) and all(a.kwarg_only and a.type.is_tensor and not a.type.is_list for a in written)
 
 
 def without_out(target: Any, written: Sequence[str]) -> Callable[..., Any]:
-    """The op that gives what another one writes."""
+    """Find the overload of an `out=` op that returns its results, and wrap it to ignore `out`."""
     wanted = [(a.name, str(a.type)) for a in target._schema.arguments if a.name not in written]
     packet = target._overloadpacket
     overloads = [getattr(packet, name) for name in packet.overloads()]

@@ -29,7 +29,7 @@ def refuse_shape_change(node: Node, name: str) -> None:
 
 
 def object_of(node: Any) -> Node:
-    """The node that made the tensor object of this one: many ops give an argument itself back."""
+    """Follow ops that return an argument itself back to the node that made the tensor object."""
     while (source := _given_back(node)) is not None:
         node = source
     found: Node = node
@@ -37,7 +37,7 @@ def object_of(node: Any) -> Node:
 
 
 def _given_back(node: Node) -> Node | None:
-    """The argument that an op gives back as the same object: one in place, or one with nothing to do (`float()`)."""
+    """Return the argument that an op returns as the same object (in place, or a no-op such as `float()`); else None."""
     call, index = (node.args[0], node.args[1]) if node.target is operator.getitem else (node, None)
     schema = schema_of(call) if isinstance(call, Node) else None
     if schema is None:
@@ -68,7 +68,7 @@ def _names_device(node: Node) -> bool:
 
 
 def _looks_like(node: Node, source: Node) -> bool:
-    """Whether a value may be its source itself, as far as its shape and storage tell."""
+    """Tell whether a result may be its source itself: dtype, shape, strides and storage are equal."""
     new, old = node.meta.get("val"), source.meta.get("val")
     if not isinstance(new, torch.Tensor) or not isinstance(old, torch.Tensor) or new.dtype != old.dtype:
         return False

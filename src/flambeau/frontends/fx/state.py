@@ -11,9 +11,11 @@ from typing import Any
 
 import torch
 from torch.fx import Node
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from flambeau.diagnostics import CompileError, Diagnostic
 from flambeau.frontends.tensors import identity
+from flambeau.ir.arrays import overlapping, span_of
 
 
 @dataclass(frozen=True)
@@ -27,44 +29,37 @@ class State:
     """A tensor of at most this many bytes stands in the text, if nobody writes it."""
 
 
+def is_made_of_others(tensor: Any) -> bool:
+    """Tell whether a tensor only stands for others, such as numbers and scales of a quantised weight."""
+    return bool(is_traceable_wrapper_subclass(tensor))
+
+
 def sharing(states: Sequence[State]) -> list[list[State]]:
-    """The states in groups of those whose memory overlaps; groups and their members in the order given."""
-    order = {id(state): i for i, state in enumerate(states)}
-    extents = {id(state): memory_of(state.tensor) for state in states}
-    groups = [[state] for state in states if extents[id(state)] is None]
-    end = -1
-    for state in sorted((s for s in states if extents[id(s)] is not None), key=lambda s: extents[id(s)] or ()):
-        start, stop = extents[id(state)] or (0, 0)
-        if start >= end:
-            groups.append([])
-        groups[-1].append(state)
-        end = max(end, stop)
-    for group in groups:
-        group.sort(key=lambda s: order[id(s)])
-    return sorted(groups, key=lambda g: order[id(g[0])])
+    """Group the states whose memory overlaps; groups and their members are in the order given."""
+    spans = [(*memory, i) for i, s in enumerate(states) if (memory := memory_of(s.tensor)) is not None]
+    groups = [sorted(i for _, _, i in group) for group in overlapping(spans)]
+    shared = {i for group in groups for i in group}
+    groups += [[i] for i in range(len(states)) if i not in shared]
+    return [[states[i] for i in group] for group in sorted(groups)]
 
 
 def memory_of(tensor: torch.Tensor) -> tuple[int, int] | None:
-    """The first and the last address of a tensor; None for one that has no memory, or none of its own."""
+    """Return the half-open range of a tensor's addresses; None for a tensor without memory of its own."""
     if tensor.layout is not torch.strided or tensor.device.type == "meta" or tensor.numel() == 0:
         return None
     try:
-        start = tensor.data_ptr()
+        return span_of(tensor) if tensor.data_ptr() else None
     except RuntimeError:
         return None
-    if not start:
-        return None
-    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
-    return start, start + (last + 1) * tensor.element_size()
 
 
 def are_one(group: Sequence[State]) -> bool:
-    """Whether all names are of one tensor, seen in one way."""
+    """Tell whether all states of a group are one tensor, seen in one way."""
     return len({(identity(s.tensor), s.tensor.is_conj(), s.tensor.is_neg()) for s in group}) == 1
 
 
 def whole_of(group: Sequence[State]) -> torch.Tensor:
-    """The memory of a group as one tensor of one dimension; CompileError where it cannot be seen so."""
+    """View the memory of a group as one 1-d tensor; CompileError where dtypes or storages differ."""
     tensors = [s.tensor.detach() for s in group]
     first = tensors[0]
     storages = {t.untyped_storage().data_ptr() for t in tensors}
@@ -76,12 +71,12 @@ def whole_of(group: Sequence[State]) -> torch.Tensor:
 
 
 def place_in(whole: torch.Tensor, tensor: torch.Tensor) -> tuple[list[int], list[int], int]:
-    """Size, strides and offset of a tensor in the memory of its group."""
+    """Return sizes, strides and offset of a tensor in the memory of its group."""
     return list(tensor.shape), list(tensor.stride()), int(tensor.storage_offset()) - int(whole.storage_offset())
 
 
 def refusal(group: Sequence[Any], reason: str) -> CompileError:
-    """The error for tensors that share memory in a way that the program cannot have."""
+    """Make the error for states that share memory in a way that the program cannot express."""
     names = " and ".join(repr(s.name) for s in group)
     return CompileError([
         Diagnostic(
@@ -123,13 +118,13 @@ def untouched(program: Any) -> Iterator[list[str]]:
 
 
 def plain_tensors(program: Any) -> list[torch.Tensor]:
-    """The tensors that a module or function reaches and that are neither parameters nor buffers."""
+    """List the tensors that a module or function reaches and that are neither parameters nor buffers."""
     found = {id(value): value for _, _, value in reached(program) if isinstance(value, torch.Tensor)}
     return [tensor for tensor in found.values() if is_real(tensor)]
 
 
 def reached(program: Any) -> Iterator[tuple[Any, str, Any]]:
-    """What a module or function reaches: the object that has it as an attribute, a path to it, and the value."""
+    """Yield what a module or function reaches: the object that has it as an attribute, a path to it, and the value."""
     seen: set[int] = set()
 
     def walk(value: Any, path: str, depth: int, owner: Any = None) -> Iterator[tuple[Any, str, Any]]:
@@ -176,12 +171,12 @@ def _is_filled(cell: Any) -> bool:
 
 
 def is_real(value: Any) -> bool:
-    """Whether a value is a tensor that has memory in this process."""
+    """Tell whether a value is a plain tensor with memory on this process's CPU."""
     is_plain = type(value) in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
     return is_plain and value.device.type == "cpu" and memory_of(value) is not None
 
 
 def _is_empty(tensor: torch.Tensor) -> bool:
-    """Whether a tensor has no memory because it has no elements: `out=` gives it some."""
+    """Tell whether a tensor has no memory because it has no elements: `out=` resizes it."""
     is_plain = type(tensor) is torch.Tensor and tensor.device.type == "cpu" and tensor.layout is torch.strided
     return is_plain and tensor.numel() == 0

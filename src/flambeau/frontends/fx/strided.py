@@ -37,7 +37,7 @@ class Memory:
 
 
 def memory_of(node: Node) -> Memory | None:
-    """The storage of a node's value; None where no fake tensor tells."""
+    """Find the tensor that fills the storage of a node's value; None where the node has no fake tensor."""
     meta = node.meta.get("val")
     if not isinstance(meta, torch.Tensor):
         return None
@@ -57,7 +57,7 @@ def memory_of(node: Node) -> Memory | None:
 
 
 def _source_of(node: Node, storage: int) -> Node:
-    """The first node of a storage that a node is made from, but not what it is a copy of.
+    """Find the first node of this storage among those that a node is made from, not going through copies.
 
     The fake tensor of a literal and that of its copy may have one storage.
     """
@@ -77,7 +77,7 @@ def _source_of(node: Node, storage: int) -> Node:
 def strided_arguments(
     node: Node, given: list[Any], values: Mapping[Node, Any], emitter: TorchEmitter, is_written: bool
 ) -> list[Any]:
-    """The arguments of a strided view, for the tensor that fills the memory instead of what is a view of it."""
+    """Rewrite the arguments of `as_strided` for the tensor that fills the storage instead of a view of it."""
     memory = memory_of(given[0])
     if memory is None:
         return given
@@ -98,7 +98,7 @@ def strided_arguments(
 
 
 def _in_memory_order(value: SSAValue, memory: Memory, emitter: TorchEmitter) -> SSAValue:
-    """A tensor with its dims as they lie in memory, and as new as they come: it is a view of nothing."""
+    """Permute a tensor's dims to their order in memory and clone it, so that it is contiguous and no view."""
     assert isinstance(value.type, TensorType)
     if memory.source.op == "placeholder" and memory.is_in_order:
         return value
@@ -130,7 +130,7 @@ def _is_static(x: torch.Tensor) -> bool:
 
 
 def _order(x: torch.Tensor) -> list[int] | None:
-    """The dims from the outermost in memory to the innermost; None where elements have gaps or overlaps."""
+    """List the dims from the outermost in memory to the innermost; None where elements have gaps or overlaps."""
     if x.is_contiguous():
         return list(range(x.dim()))
     order = sorted(range(x.dim()), key=lambda d: (-x.stride()[d] if x.shape[d] != 1 else 0, d))

@@ -12,28 +12,29 @@ from xdsl.ir.affine import AffineExpr, AffineMap
 from flambeau.dialects.torch.emitter import TorchEmitter
 from flambeau.dialects.torch.ops import BindSymbolicShapeOp, SymbolicIntOp
 from flambeau.dialects.torch.types import INT
-
-INT64_MAX = (1 << 63) - 1
+from flambeau.frontends.fx.dims import DimNames
+from flambeau.ir.dtypes import INT64_MAX
 
 
 class Symbols:
     """The symbolic ints of one function and the shapes that are bound to them."""
 
-    def __init__(self, emitter: TorchEmitter, ranges: Any) -> None:
+    def __init__(self, emitter: TorchEmitter, names: DimNames) -> None:
         self.emitter = emitter
-        self.ranges = ranges
-        self.values: dict[str, SSAValue] = {}
+        self.names = names
+        self.values: dict[Any, SSAValue] = {}
 
     def bind(self, value: SSAValue, dims: Sequence[Any]) -> None:
         """Say in the IR how a tensor's dynamic dims follow from symbols."""
-        used: list[str] = []
+        self.names.dims(dims)
+        used: list[Any] = []
         exprs = tuple(AffineExpr.constant(d) if isinstance(d, int) else self._affine(d.node.expr, used) for d in dims)
-        symbols = [self._symbol(name) for name in used]
+        symbols = [self._symbol(expr) for expr in used]
         shape = AffineMapAttr(AffineMap(0, len(used), exprs))
         self.emitter.emit(BindSymbolicShapeOp, (value, *symbols), (), {"shape_expressions": shape})
 
-    def _affine(self, expr: Any, used: list[str]) -> AffineExpr:
-        """An affine expression; what is not affine becomes a symbol of its own, named by its formula."""
+    def _affine(self, expr: Any, used: list[Any]) -> AffineExpr:
+        """Convert a sympy expression to an affine one; what is not affine becomes a symbol named by its formula."""
         import sympy
 
         if expr.is_Integer:
@@ -45,10 +46,9 @@ class Symbols:
             return first
         if isinstance(expr, sympy.Mul) and len(expr.args) == 2 and expr.args[0].is_Integer and expr.args[1].is_Symbol:
             return self._affine(expr.args[1], used) * int(expr.args[0])
-        name = str(expr)
-        if name not in used:
-            used.append(name)
-        return AffineExpr.symbol(used.index(name))
+        if expr not in used:
+            used.append(expr)
+        return AffineExpr.symbol(used.index(expr))
 
     @staticmethod
     def _is_term(expr: Any) -> bool:
@@ -58,24 +58,24 @@ class Symbols:
             or (expr.is_Mul and len(expr.args) == 2 and expr.args[0].is_Integer and expr.args[1].is_Symbol)
         )
 
-    def _symbol(self, name: str) -> SSAValue:
-        found = self.values.get(name)
+    def _symbol(self, expr: Any) -> SSAValue:
+        found = self.values.get(expr)
         if found is None:
-            low, high = self._range(name)
+            low, high = self._range(expr)
             properties = {
-                "symbol_name": StringAttr(name),
+                "symbol_name": StringAttr(self.names.text(expr)),
                 "min_val": IntegerAttr(low, i64),
                 "max_val": IntegerAttr(high, i64),
             }
             op = SymbolicIntOp.create(result_types=(INT,), properties=properties)
             self.emitter.insert_first(op)
-            found = self.values[name] = op.results[0]
+            found = self.values[expr] = op.results[0]
         return found
 
-    def _range(self, name: str) -> tuple[int, int]:
-        for symbol, bounds in (self.ranges or {}).items():
-            if str(symbol) == name:
-                low = int(bounds.lower) if bounds.lower.is_Integer else 0
-                high = int(bounds.upper) if bounds.upper.is_Integer else INT64_MAX
-                return max(low, 0), min(high, INT64_MAX)
-        return 0, INT64_MAX
+    def _range(self, expr: Any) -> tuple[int, int]:
+        bounds = self.names.ranges.get(expr)
+        if bounds is None:
+            return 0, INT64_MAX
+        low = int(bounds.lower) if bounds.lower.is_Integer else 0
+        high = int(bounds.upper) if bounds.upper.is_Integer else INT64_MAX
+        return max(low, 0), min(high, INT64_MAX)

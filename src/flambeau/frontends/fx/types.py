@@ -28,7 +28,7 @@ Problem = Unsupported
 
 
 def location_of_node(node: Node) -> Attribute:
-    """The user's source line of a node, under the path of the module that it belongs to."""
+    """Make the MLIR location of a node: the user's source line, under the path of the module that it belongs to."""
     stack = node.meta.get("nn_module_stack")
     path = ""
     if stack:
@@ -38,13 +38,13 @@ def location_of_node(node: Node) -> Attribute:
 
 
 def known_size(size: Any) -> int | None:
-    """A size as a number; None if only the run time knows it. PyTorch may have found out that a symbol is a number."""
+    """Return a size as a number; None if it is known at run time only. PyTorch may have fixed a symbol to a number."""
     found: int | None = size if isinstance(size, int) else size.node.maybe_as_int()
     return found
 
 
 def type_of(meta: Any, value_semantics: bool = True) -> Attribute:
-    """The torch dialect type of a fake tensor or symbolic number."""
+    """Return the torch dialect's type of a fake tensor or symbolic number; Problem if it has none."""
     if isinstance(meta, torch.Tensor):
         dtype = dtypes.from_torch(meta.dtype)
         if dtype is None:
@@ -76,7 +76,7 @@ def list_element_type(types: Sequence[Attribute], optional: bool) -> Attribute:
 
 
 def known_number(value: Any) -> bool | int | float:
-    """A symbolic number that stands in a graph as itself: PyTorch has simplified it to a constant."""
+    """Convert a symbolic number that PyTorch has simplified to a constant; Problem if it is not constant."""
     kind = {torch.SymBool: bool, torch.SymInt: int, torch.SymFloat: float}[type(value)]
     try:
         return kind(value.node.expr)

@@ -24,7 +24,7 @@ _MOST = 1000
 
 
 def makes_difference(node: Node, source: Node, aliasing: Aliasing, written_outside: Sequence[Node] = ()) -> bool:
-    """Whether a program behaves differently if an op gives a copy of its source instead of a view, or a view instead.
+    """Tell whether replacing a view of `source` by a copy, or a copy by a view, changes what a program computes.
 
     It does if one of the two is written behind the op and the other is read behind that, or seen by the caller.
     `written_outside` are nodes that are written behind the whole graph.
@@ -85,7 +85,7 @@ def layout_sources(node: Node) -> set[Node]:
 
 
 def _keeps_layout(node: Node, operand: Node) -> bool:
-    """Whether how an operand lies in memory changes how the result does."""
+    """Tell whether the strides of an operand influence the strides of the result; True where it cannot be tried."""
     parts = pytree.tree_leaves(operand.meta.get("val"))
     if not any(isinstance(part, torch.Tensor) and part.dim() > 1 for part in parts):
         return False
@@ -120,7 +120,7 @@ def _assignments(meta: torch.Tensor) -> Iterator[Mapping[Any, Any]]:
 
 
 def _fails(guard: Any, sizes: Mapping[Any, Any]) -> bool:
-    """Whether an assumption does not hold for some sizes, or says nothing of them: it divides by one that is 0."""
+    """Tell whether an assumption is false for these sizes, or undefined because it divides by one that is 0."""
     import sympy
 
     try:
@@ -130,7 +130,7 @@ def _fails(guard: Any, sizes: Mapping[Any, Any]) -> bool:
 
 
 def _with_hints(value: Any, is_turned: bool) -> Any:
-    """A tensor without contents of the sizes of the examples, in order in memory or in the opposite order."""
+    """Make a meta tensor of the example's sizes, contiguous, or with reversed strides if `is_turned`."""
     if isinstance(value, torch.SymInt):
         return value.node.hint
     if isinstance(value, (list, tuple)):
@@ -144,7 +144,7 @@ def _with_hints(value: Any, is_turned: bool) -> Any:
 
 
 def _with_sizes(value: Any, sizes: Mapping[Any, Any]) -> Any:
-    """A tensor without contents, or a number, with numbers for symbols."""
+    """Make a meta tensor, or a number, with numbers in place of symbols."""
 
     def number(n: Any) -> int:
         return n if isinstance(n, int) else int(n.node.expr.xreplace(sizes))

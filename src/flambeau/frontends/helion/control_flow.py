@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 
 def outputs_of(graph: Graph) -> list[Any]:
-    """What a graph gives."""
+    """List the outputs of a graph; empty if it returns no list."""
     (outputs,) = next(n for n in graph.nodes if n.op == "output").args
     return list(outputs) if isinstance(outputs, (list, tuple)) else []
 
 
 def starts(node: Node, arguments: Any, count: int) -> list[int | None]:
-    """For each output of a loop, the argument that it starts from: what the phi behind the loop joins it with."""
+    """List for each output of a loop the argument that it starts from: the one its phi after the loop joins it with."""
     found: list[int | None] = [None] * count
     for part in node.users:
         if part.target is not operator.getitem:
@@ -47,7 +47,7 @@ class Carried:
         ]
 
     def given(self, now: list[Tensor]) -> list[Any]:
-        """The arguments of the body when the loop carries these."""
+        """Return the arguments of the body with the carried values `now` in their places."""
         given = list(self.arguments)
         for i, value in zip(self.at, now, strict=True):
             if i is not None:
@@ -56,7 +56,7 @@ class Carried:
 
 
 def _zeros(k: KernelImporter, meta: Any) -> Tensor:
-    """The start of what only the body defines: nothing reads it before it is written."""
+    """Make the initial value of a carried tensor that only the body defines: nothing reads it before it is written."""
     return k.b.full([k.program.size(d) or 0 for d in meta.shape], 0, dtype_of(meta.dtype))
 
 
@@ -95,7 +95,7 @@ def while_loop(k: KernelImporter, node: Node) -> list[Tensor]:
 
 @device_rule("_if")
 def if_(k: KernelImporter, node: Node) -> list[Any]:
-    """Helion lists what comes out as pairs: an output of each body, or the name of what was there before.
+    """Import an `if`, whose outputs Helion lists as pairs: an output of each body, or the name of the value before it.
 
     The node gives the first of all pairs, then the second of all; once joined, they are the same.
     """

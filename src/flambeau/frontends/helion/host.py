@@ -112,7 +112,7 @@ class _Tracer:
         self.constants: dict[int, Any] = {}
 
     def launch(self, root: int, variables: dict[str, Any], *bounds: Any, **options: Any) -> None:
-        """Stands where a tile loop stood."""
+        """Record a tile loop as a launch; the host function calls this where the loop stood."""
         begins, ends, steps = _bounds(bounds, options, len(self.program.grids[root]))
         tensors, numbers, written = self._taken(root)
         values = {name: eval(name, self.scope, variables) for name in tensors}
@@ -125,7 +125,7 @@ class _Tracer:
             values[name].copy_(result)
 
     def _taken(self, root: int) -> tuple[list[str], list[str], set[str]]:
-        """The tensors and numbers of the host that a tile loop takes, and which of the tensors it writes."""
+        """List the host's tensors and numbers that a tile loop takes, and the set of those tensors that it writes."""
         program = self.program
         tensors: dict[str, Any] = {}
         numbers: dict[str, None] = {}
@@ -156,7 +156,7 @@ def _number(value: Any) -> Any:
 def _bounds(
     bounds: Sequence[Any], options: Mapping[str, Any], count: int
 ) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int | None, ...]]:
-    """Begins, ends and steps from the arguments of `hl.tile` or `hl.grid`."""
+    """Unpack the arguments of `hl.tile` or `hl.grid` into begins, ends and steps."""
 
     def many(value: Any) -> list[Any]:
         return list(value) if isinstance(value, (list, tuple)) else [value] * count
@@ -186,7 +186,7 @@ class _HostLanguage:
 
 
 def _host_function(program: Program) -> tuple[Any, dict[str, Any]]:
-    """The host function with each tile loop replaced by a call, and the globals that it sees."""
+    """Replace each tile loop in the host function by a call; return the function and its globals."""
     original = program.kernel.fn
     host = program.host
     shell = ast.FunctionDef(name=host.name, args=host.args, body=host.body, decorator_list=[], returns=None)

@@ -63,7 +63,7 @@ class TextBuilder:
         self.lines.append("  " * self.indent + line if line else "")
 
     def fresh(self, prefix: str) -> str:
-        """`%t0`, `%t1`, ...: a name that this builder has not given yet."""
+        """Make a name that this builder has not given yet: `%t0`, `%t1`, ..."""
         number = self._counts.get(prefix, 0)
         self._counts[prefix] = number + 1
         return f"%{prefix}{number}"
@@ -170,7 +170,7 @@ def _without_count(name: str) -> str:
 
 
 def _function(text: str) -> tuple[list[str] | None, str]:
-    """The argument names and the body of the function in a module; the whole text if there is none."""
+    """Parse the argument names and the body of the function in a module; None and the whole text if there is none."""
     start = _FUNCTION.search(text)
     if start is None:
         return None, text
@@ -184,7 +184,7 @@ def _function(text: str) -> tuple[list[str] | None, str]:
 
 
 def _closing(text: str, start: int, opening: str, closing: str) -> int:
-    """Where the bracket at `start` is closed, strings and comments left out."""
+    """Find the position of the bracket that closes the one at `start`, ignoring strings and comments."""
     depth = 0
     for match in re.compile(r'"(?:\\.|[^"\\])*"|//[^\n]*|.', re.DOTALL).finditer(text, start):
         depth += (match[0] == opening) - (match[0] == closing)

@@ -33,6 +33,7 @@ from flambeau.frontends.helion.rules import rules
 from flambeau.frontends.helion.sizes import SizeArithmetic
 from flambeau.frontends.helion.tiles import BlockRef, Tile, TileBuilder, dtype_of
 from flambeau.ir import dtypes
+from flambeau.ir.comparisons import OPERATORS
 from flambeau.ir.module import Argument, Mutation, Output, Signature, TensorSpec
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ class Target:
 
 
 def import_kernel(program: Program, host: Host, target: Target, name: str) -> tuple[ModuleOp, Signature]:
-    """The module of a kernel and how its function is called."""
+    """Import a kernel as a module, with the signature of its function."""
     return KernelImporter(program, host, target).function(name)
 
 
@@ -178,7 +179,7 @@ class KernelImporter:
             self.b.location = outer
 
     def _placeholder(self, meta: Any) -> Any:
-        """Something in place of a value that could not be made, so that the walk finds further problems."""
+        """Make a value in place of one that could not be imported, so that the walk finds further problems."""
         if isinstance(meta, torch.Tensor):
             return self.b.empty([self.program.size(d) or 1 for d in meta.shape], dtype_of(meta.dtype))
         return [self._placeholder(m) for m in meta] if isinstance(meta, (list, tuple)) else 1
@@ -200,7 +201,7 @@ class KernelImporter:
         return rule(self, node)
 
     def resolve(self, value: Any) -> Any:
-        """Arguments with nodes replaced by what they were imported as."""
+        """Replace the nodes in arguments by what they were imported as."""
         if isinstance(value, Node):
             return self.values[value]
         if isinstance(value, (list, tuple)):
@@ -210,20 +211,20 @@ class KernelImporter:
     # --- Numbers ---
 
     def number(self, value: Any) -> Any:
-        """A number: a Python one, or an index or bool value that only the running kernel knows. Tensors stay."""
+        """Resolve a number to a Python one, or to an index or i1 value of the running kernel. Tensors stay."""
         if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
             value = self.symbol(value)
         return self.program.blocks[value.block] if isinstance(value, BlockRef) else value
 
     def index(self, value: Any) -> Any:
-        """A number that says a place or a size; it may be a tensor's one element."""
+        """Convert a number that is a position or a size to an index; it may be the element of a 0-d tensor."""
         value = self.number(value)
         if isinstance(value, self.target.tensor) and not value.rank:
             return self.b.value(arith.IndexCastOp, (self.b.item(self.b.to(value, dtypes.int64)),), IndexType())
         return value
 
     def condition(self, value: Any) -> Any:
-        """A condition as a Python bool or a bool value."""
+        """Convert a condition to a Python bool or an i1 value; Unsupported for a tile of several elements."""
         value = self.number(value)
         if isinstance(value, self.target.tensor):
             if any(d != 1 for d in value.shape):
@@ -234,7 +235,7 @@ class KernelImporter:
         return value if isinstance(value, SSAValue) else bool(value)
 
     def symbol(self, value: Any) -> Any:
-        """What a symbol of Helion stands for: a tile, a number of the host, a place, or an expression of such."""
+        """Resolve a symbol of Helion: a tile, a number of the host, a position, or an expression of such."""
         if (block := self.program.block_of(value)) is not None:
             return BlockRef(block)
         name = self.program.name_of(value)
@@ -253,7 +254,7 @@ class KernelImporter:
         return self.tiles.place(self.active[place[0]], place[1])
 
     def _scalar(self, op: Any, operands: Sequence[Any]) -> Any:
-        """Arithmetic on numbers; what is constant stays a Python number."""
+        """Apply a Python operator to numbers: at compile time if all are constants, else as ops on index values."""
         if not any(isinstance(o, SSAValue) for o in operands):
             return op(*operands)
         if op not in _SCALAR_OPS:
@@ -263,7 +264,7 @@ class KernelImporter:
     # --- ATen ops ---
 
     def aten(self, op: Any, *args: Any) -> Tensor:
-        """An ATen op on tensors and numbers, by the importer of single nodes."""
+        """Emit an ATen op on tensors and numbers, by the importer of single nodes."""
         graph = Graph()
         given: list[Any] = []
 
@@ -294,7 +295,7 @@ class KernelImporter:
         return self._inlined(node, given)
 
     def masked(self, x: Tensor, counts: dict[int, Size], fill: Any) -> Tensor:
-        """A tile with `fill` where it does not exist."""
+        """Replace by `fill` the elements of a tile that lie outside of the host tensor."""
         if fill != 0:
             return self.tiles.mask(x, counts, fill)
         if x.value not in self.zero_outside:
@@ -323,7 +324,7 @@ class KernelImporter:
         return tensors[0] if len(returns) == 1 and str(returns[0].type) == "Tensor" else tensors
 
     def _with_known_sizes(self, node: Node) -> Node:
-        """The node itself, or a copy in which symbols that stand in its arguments are numbers."""
+        """Replace the symbols in a node's arguments by numbers, in a copy; return the node itself if there are none."""
         symbolic = (torch.SymInt, torch.SymFloat)
         found: list[Any] = []
 
@@ -343,7 +344,7 @@ class KernelImporter:
     # --- Tiles ---
 
     def counts(self, shape: Sequence[Any]) -> dict[int, Size]:
-        """For each dim of a tile that may lie over the edge, how many elements exist there."""
+        """Map each dim of a tile that may reach over the tensor's edge to the number of elements inside."""
         counts: dict[int, Size] = {}
         for dim, size in enumerate(shape):
             if not isinstance(size, torch.SymInt):
@@ -398,7 +399,7 @@ class KernelImporter:
                 self.active[block] = before
 
     def written(self, *graphs: Graph) -> list[str]:
-        """The tensors of the host that graphs write, and the graphs inside them."""
+        """List the host's tensors that these graphs, or graphs inside them, write."""
         return [n for n in dict.fromkeys(n for g in graphs for n in self.program.written(g)) if n in self.tensors]
 
 
@@ -408,17 +409,16 @@ _ACCUMULATING = (torch.ops.aten.addmm.default, torch.ops.aten.baddbmm.default)
 _SCALAR_OPS: dict[Any, str] = {
     operator.add: "add", operator.sub: "sub", operator.mul: "mul", operator.floordiv: "floordiv",
     operator.mod: "python_mod", operator.neg: "neg", min: "minimum", max: "maximum", torch.sym_min: "minimum",
-    torch.sym_max: "maximum", operator.eq: "eq", operator.ne: "ne", operator.lt: "lt", operator.le: "le",
-    operator.gt: "gt", operator.ge: "ge",
+    torch.sym_max: "maximum", **{function: name for name, function in OPERATORS.items()},
 }  # fmt: skip
 """Arithmetic on numbers."""
 
 
 def is_of_helion(node: Node) -> bool:
-    """Whether a node calls a function of Helion's language; others are functions on numbers, of Python or PyTorch."""
+    """Tell whether a node calls a function of Helion's language; others are on numbers, of Python or PyTorch."""
     return str(getattr(node.target, "__module__", "")).startswith("helion.")
 
 
 def is_aten(node: Node) -> bool:
-    """Whether a node calls an op of PyTorch."""
+    """Tell whether a node calls an op of PyTorch."""
     return hasattr(node.target, "_schema")

@@ -36,7 +36,7 @@ Counts = Callable[[Sequence[Any]], dict[int, Any]]
 
 
 def needed_masks(node: Node, counts: Counts) -> dict[int, tuple[dict[int, Any], Any]]:
-    """For positions in `inputs_of(node)`, the dims to mask, how many elements exist there, and what to put behind."""
+    """Map positions in `inputs_of(node)` to the dims to mask with their element counts, and the fill value."""
     target: Any = node.target
     name, overload = str(target).split(".")[-2:]
     shapes = [getattr(n.meta.get("val"), "shape", None) for n in inputs_of(node)]
@@ -62,14 +62,14 @@ def needed_masks(node: Node, counts: Counts) -> dict[int, tuple[dict[int, Any], 
 
 
 def _among(counts: Counts, shape: Any, dims: Sequence[int]) -> dict[int, Any]:
-    """Of the dims that lie over the edge, those among `dims`; none stands for all."""
+    """Select from the dims that reach over the edge those among `dims`; an empty `dims` means all."""
     rank = len(shape)
     chosen = {d % rank for d in dims} if dims and rank else set(range(rank))
     return {d: c for d, c in counts(shape).items() if d in chosen}
 
 
 def _dims(node: Node, target: Any) -> list[int]:
-    """The dims that an op goes along; none stands for all."""
+    """List the dims that an op reduces or scans; an empty list means all."""
     names = [a.name for a in target._schema.arguments]
     name = next((n for n in ("dim", "dims") if n in names), None)
     if name is None:

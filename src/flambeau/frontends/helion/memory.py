@@ -67,7 +67,7 @@ ATOMICS: dict[str, Any] = {
 
 @device_rule("load")
 def load(k: KernelImporter, node: Node) -> Tensor:
-    """`hl.load`, `x[tile, :]`."""
+    """Read a tile of a host tensor, `hl.load` or `x[tile, :]`; elements under a false mask are 0."""
     tensor, index, mask = (*k.resolve(node.args), None)[:3]
     if isinstance(tensor, k.target.tensor):
         return subscript(k, node)
@@ -81,7 +81,7 @@ def load(k: KernelImporter, node: Node) -> Tensor:
 
 @device_rule("subscript")
 def subscript(k: KernelImporter, node: Node) -> Tensor:
-    """A tile with new dims: `tile[:, None]`."""
+    """Insert new dims of size 1 into a tile: `tile[:, None]`."""
     x, index = k.resolve(node.args[:2])
     if any(item is not None and item != slice(None) for item in index):
         raise Unsupported("a part of a tile is taken", "Load that part from the host's tensor.")
@@ -92,7 +92,7 @@ def subscript(k: KernelImporter, node: Node) -> Tensor:
 
 @device_rule("store")
 def store(k: KernelImporter, node: Node) -> None:
-    """`hl.store`, `x[tile, :] = value`."""
+    """Write a tile to a host tensor, `hl.store` or `x[tile, :] = value`; a false mask keeps the old element."""
     tensor, index, value, mask = (*k.resolve(node.args), None)[:4]
     x = _host(k, tensor)
     access = access_of(k, node, x, index)
@@ -107,7 +107,7 @@ def store(k: KernelImporter, node: Node) -> None:
 
 @device_rule(*ATOMICS)
 def atomic(k: KernelImporter, node: Node) -> Tensor:
-    """`hl.atomic_add` and the like; gives the old values. Tiles come one after the other here."""
+    """Combine a tile into a host tensor (`hl.atomic_add` etc.); return the old values. Tiles run in order here."""
     tensor, index, value = k.resolve(node.args[:3])
     x = _host(k, tensor)
     access = access_of(k, node, x, index)
@@ -135,7 +135,7 @@ def _host(k: KernelImporter, name: Any) -> Tensor:
 
 
 def access_of(k: KernelImporter, node: Node, x: Tensor, index: Sequence[Any]) -> Access:
-    """What an index says: tiles and slices take a part of a dim, numbers one element, tensors computed positions."""
+    """Analyse an index: tiles and slices take a part of a dim, numbers one element, tensors computed positions."""
     metas: list[Any] = [i.meta["val"] if isinstance(i, Node) else i for i in node.args[1]]  # type: ignore[union-attr]
     indexers = [i for i in index if isinstance(i, k.target.tensor) and i.rank]
     together = _are_together(k, metas, indexers)
@@ -172,7 +172,7 @@ def access_of(k: KernelImporter, node: Node, x: Tensor, index: Sequence[Any]) ->
 
 
 def _are_together(k: KernelImporter, metas: Sequence[Any], indexers: Sequence[Tensor]) -> bool:
-    """Whether tensors of positions are broadcast with each other; otherwise each has dims of its own."""
+    """Tell whether tensors of positions are broadcast with each other; otherwise each has dims of its own."""
     if all(i.rank == 1 for i in indexers):
         return False
     with k.program.active():
@@ -180,7 +180,7 @@ def _are_together(k: KernelImporter, metas: Sequence[Any], indexers: Sequence[Te
 
 
 def _part(k: KernelImporter, item: Any, length: int) -> Part:
-    """A part of a dim of this length."""
+    """Find the part of a dim of this length that a tile, slice or number takes."""
     if isinstance(item, BlockRef) and length == 1:
         return Part(0, 1, 1)  # Helion broadcasts dims of one element.
     if isinstance(item, BlockRef):
@@ -220,7 +220,7 @@ def _read(k: KernelImporter, x: Tensor, access: Access) -> Tensor:
 
 
 def _positions(k: KernelImporter, access: Access, at: Sequence[SSAValue]) -> list[Size]:
-    """Inside a body: the position in the host tensor of a place of the tile."""
+    """Compute, inside a body, the position in the host tensor of an element of the tile."""
     b = k.b
     positions: list[Size] = []
     for dim, place in zip(access.dims, access.places, strict=True):
@@ -232,7 +232,7 @@ def _positions(k: KernelImporter, access: Access, at: Sequence[SSAValue]) -> lis
 
 
 def _stored(k: KernelImporter, value: Any, x: Tensor, access: Access) -> Tensor:
-    """What is stored, with the dtype of the host tensor and the shape of the tile."""
+    """Convert a stored value to the dtype of the host tensor and broadcast it to the shape of the tile."""
     value = k.number(value)
     if not isinstance(value, k.target.tensor):
         return k.b.full(access.sizes, value, x.dtype)
@@ -270,19 +270,19 @@ def _scatter(
 
 
 def _own_shape(item: Tensor) -> list[int]:
-    """The dims that a tensor of positions adds to the tile when it stands for itself."""
+    """List the sizes of the tile's dims that a tensor of positions contributes when it is indexed by alone."""
     return [int(d or 1) for d in item.shape if d != 1 or item.rank == 1]
 
 
 def _joint_shape(indexers: Sequence[Tensor]) -> list[int]:
-    """The dims that tensors of positions add together."""
+    """List the sizes that tensors of positions contribute together: the shape that they broadcast to."""
     rank = max(i.rank for i in indexers)
     shapes = [[1] * (rank - i.rank) + [int(d or 1) for d in i.shape] for i in indexers]
     return [max(d) for d in zip(*shapes, strict=True)]
 
 
 def _along(item: Tensor, at: int, rank: int, together: bool) -> tuple[int | None, ...]:
-    """The dims of the tile that the dims of a tensor of positions run along."""
+    """Map each dim of a tensor of positions to the tile's dim that it runs along; None for a dim of size 1."""
     if together:
         first = at + rank - item.rank
         return tuple(None if d == 1 else first + i for i, d in enumerate(item.shape))

@@ -27,7 +27,7 @@ Symbolic = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
 def synthesize_tensor_meta(value: torch.Tensor) -> dict[str, Any]:
-    """What FX says about a tensor under `tensor_meta`."""
+    """Describe a tensor as FX does under `tensor_meta`."""
     return {
         "shape": tuple(value.shape),
         "dtype": value.dtype,
@@ -39,7 +39,7 @@ def synthesize_tensor_meta(value: torch.Tensor) -> dict[str, Any]:
 
 
 def _memory_format(value: torch.Tensor) -> torch.memory_format:
-    """Where a tensor is dense in several formats, the contiguous one counts."""
+    """Return the memory format; where a tensor is dense in several, the contiguous one counts."""
     by_rank = {4: torch.channels_last, 5: torch.channels_last_3d}
     other = by_rank.get(value.dim())
     if other is None or any(isinstance(d, torch.SymInt) for d in (*value.shape, *value.stride())):
@@ -70,7 +70,7 @@ _MODE = FakeTensorMode(allow_non_fake_inputs=True)
 
 
 def fake(value: torch.Tensor) -> torch.Tensor:
-    """A tensor without contents, of the same type and strides."""
+    """Make a fake tensor of the same dtype, sizes and strides."""
     if isinstance(value, FakeTensor):
         return value
     if value.device.type == "meta":
@@ -80,13 +80,13 @@ def fake(value: torch.Tensor) -> torch.Tensor:
 
 
 def fake_like(shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
-    """A fake tensor of this type."""
+    """Make a fake tensor of this shape and dtype."""
     with _MODE:
         return torch.empty(tuple(shape), dtype=dtype)
 
 
 def inputs_of(node: Node) -> list[Node]:
-    """The nodes that a node takes, from its args and then its kwargs, one for each place where it takes one."""
+    """List the nodes that a node takes, from its args and then its kwargs, one for each place where it takes one."""
     found: list[Node] = []
     map_arg((node.args, node.kwargs), lambda n: found.append(n) or n)  # type: ignore[func-returns-value]
     return found
@@ -107,7 +107,7 @@ class NodeImporter:
         self.output_type = output_type
 
     def import_node(self, node: Node, inputs: Sequence[Any] | None = None) -> func.FuncOp:
-        """The function of a node; `inputs` are what its `inputs_of` are: tensors, symbolic or plain numbers.
+        """Import a node as a function; `inputs` are what its `inputs_of` are: tensors, symbolic or plain numbers.
 
         A plain number stands in the function; everything else is an argument, in the order of `inputs`.
         Without `inputs`, they are what the nodes say in `meta["val"]`.
@@ -115,7 +115,7 @@ class NodeImporter:
         return self.import_function(node, inputs)[0]
 
     def import_function(self, node: Node, inputs: Sequence[Any] | None = None) -> tuple[func.FuncOp, Signature]:
-        """The function of a node, and its types as PyTorch has them."""
+        """Import a node as a function, with the signature that PyTorch infers for it."""
         if inputs is None:
             inputs = [normalize_node(n).meta.get("val") for n in inputs_of(node)]
         module, weights, signature = import_graph_module(minimal_graph(node, inputs), self.keeps, FUNCTION)
@@ -126,7 +126,7 @@ class NodeImporter:
         return function, signature
 
     def keeps(self, name: str) -> bool:
-        """Whether an op is left whole; the others are expanded by PyTorch's decompositions."""
+        """Tell whether an op is left whole; the others are expanded by PyTorch's decompositions."""
         return True
 
     def lower(self, module: ModuleOp, weights: Weights, signature: Signature) -> ModuleOp:
@@ -135,7 +135,7 @@ class NodeImporter:
 
 
 def minimal_graph(node: Node, inputs: Sequence[Any]) -> GraphModule:
-    """A graph that calls the node's target on placeholders `input_0`, `input_1`, ...; each part of a tuple goes out."""
+    """Build a graph that calls the node's target on placeholders `input_0`, `input_1`, ... and returns each part."""
     taken = inputs_of(node)
     if len(inputs) != len(taken):
         raise ValueError(f"{node.name} takes {len(taken)} inputs, not {len(inputs)}")
@@ -171,7 +171,7 @@ def minimal_graph(node: Node, inputs: Sequence[Any]) -> GraphModule:
 
 
 def evaluate(node: Node, args: Any, kwargs: Any) -> Any:
-    """What the target gives on fake tensors."""
+    """Run the target on fake tensors; CompileError where it fails."""
     target: Callable[..., Any] = node.target  # type: ignore[assignment]
     args, kwargs = map_arg((args, kwargs), lambda n: n.meta["val"])
     modes = {v.fake_mode for v in _leaves((args, kwargs)) if isinstance(v, FakeTensor)}

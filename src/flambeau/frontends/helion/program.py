@@ -50,7 +50,7 @@ class Program:
 
     @contextmanager
     def active(self) -> Iterator[None]:
-        """Helion looks up what is being compiled in variables of the thread."""
+        """Enter Helion's context: it looks up what is being compiled in variables of the thread."""
         with self.environment, self.host:
             yield
 
@@ -63,7 +63,7 @@ class Program:
         return config if isinstance(config, Config) else Config(**config)
 
     def _block_size(self, info: Any) -> int:
-        """The size of a block: what the config says, or of a dim that is not tiled, all of it."""
+        """Return the size of a block: from the config, or the whole dim if it is not tiled."""
         if info.reduction:
             return int(info.size_hint())
         try:
@@ -78,7 +78,7 @@ class Program:
     # --- Symbols ---
 
     def block_of(self, size: Any) -> int | None:
-        """The block that a size is the size of, when it is a tile's."""
+        """Return the block whose size this is; None if it is not the size of a tile."""
         if not isinstance(size, torch.SymInt):
             return None
         origin = self._origin(expression_of(size))
@@ -87,12 +87,12 @@ class Program:
         return origin.block_id
 
     def place_of(self, symbol: Any) -> tuple[int, str] | None:
-        """The block whose place a symbol says, and what it says: `begin`, `end`, `extent`, `count` or `id`."""
+        """Return the block a symbol is about and `begin`, `end`, `extent`, `count` or `id`; None for other symbols."""
         origin = self._origin(symbol)
         return (origin.block_id, _PLACES[type(origin)]) if type(origin) in _PLACES else None
 
     def name_of(self, value: Any) -> str | None:
-        """The Python expression that gives a tensor or a number on the host; None if there is none."""
+        """Return the Python expression of a tensor or number on the host; None if it has none."""
         if isinstance(value, torch.Tensor):
             found = self.host.tensor_to_origin.get(value)
         else:
@@ -104,7 +104,7 @@ class Program:
         return found.origin if found is not None else None
 
     def size(self, size: Any) -> int | None:
-        """A size as a number; None where only the running kernel knows it."""
+        """Return a size as a number; None where it is known at run time only."""
         if isinstance(size, int):
             return size
         expression = expression_of(size)
@@ -112,7 +112,7 @@ class Program:
         return None if None in known.values() else int(expression.xreplace(known))
 
     def example(self, value: Any) -> Any:
-        """A fake tensor of the sizes that a tile has here; numbers as numbers."""
+        """Make a fake tensor with the sizes that a tile has here; numbers are returned as numbers."""
         if isinstance(value, torch.Tensor):
             sizes = [self.size(d) for d in value.shape]
             if None in sizes:
@@ -123,7 +123,7 @@ class Program:
         return self.size(value) if isinstance(value, torch.SymInt) else value
 
     def known(self, symbol: Any) -> int | None:
-        """The value of a symbol that has the same one all the time."""
+        """Return the value of a symbol that is constant in the whole kernel; None for others."""
         origin = self._origin(symbol)
         if isinstance(origin, BlockSizeOrigin):
             return self.blocks[origin.block_id]
@@ -138,7 +138,7 @@ class Program:
         return int(found) if found is not None else None
 
     def blocks_in(self, size: Any) -> set[int]:
-        """The blocks that a size is made of."""
+        """Find the blocks whose sizes occur in a symbolic size."""
         origins = [self._origin(symbol) for symbol in expression_of(size).free_symbols]
         return {o.block_id for o in origins if isinstance(o, BlockSizeOrigin)}
 
@@ -147,14 +147,14 @@ class Program:
         return found
 
     def nodes(self, graph: Graph) -> Iterator[Node]:
-        """All nodes of a graph and of the loops and branches inside it."""
+        """Yield all nodes of a graph and of the loops and branches inside it."""
         for node in graph.nodes:
             yield node
             for inner in inner_graphs(node):
                 yield from self.nodes(self.graph(inner))
 
     def written(self, graph: Graph) -> list[str]:
-        """The tensors of the host that a graph writes."""
+        """List the host's tensors that a graph writes, inner graphs included."""
         return [
             self.name_of(node.args[0].meta["val"]) or ""  # type: ignore[union-attr]
             for node in self.nodes(graph)
@@ -177,7 +177,7 @@ _PLACES = {
 
 
 def expression_of(size: Any) -> Any:
-    """The expression of a symbolic number."""
+    """Return the sympy expression of a symbolic number."""
     node = getattr(size, "node", None)
     # Without what PyTorch has found out since: that the size of a block is 1 does not make it any number 1.
     return node._expr if node is not None else sympy.sympify(size)
@@ -188,12 +188,12 @@ INNER_GRAPHS = {"_for_loop": (0,), "_for_loop_step": (0,), "_if": (1, 2), "_whil
 
 
 def target_name(node: Node) -> str:
-    """`load`, `_for_loop`, `addmm.default`."""
+    """Return the name of what a node calls: `load`, `_for_loop`, `addmm.default`."""
     return getattr(node.target, "__name__", str(node.target))
 
 
 def inner_graphs(node: Node) -> list[int]:
-    """The graphs that a loop or a branch runs."""
+    """List the numbers of the graphs that a loop or a branch runs; empty for other nodes."""
     if node.op != "call_function" or hasattr(node.target, "_schema"):
         return []
     return [number for i in INNER_GRAPHS.get(target_name(node), ()) if isinstance(number := node.args[i], int)]

@@ -12,5 +12,5 @@ FAMILIES = ("values", "control_flow", "scan", "memory")
 
 
 def rules() -> RuleTable:
-    """All rules for Helion's ops."""
+    """Load all rules for Helion's ops."""
     return DEVICE_RULES.load("flambeau.frontends.helion", FAMILIES)

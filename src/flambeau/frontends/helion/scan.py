@@ -29,7 +29,7 @@ def associative_scan(k: KernelImporter, node: Node) -> Any:
 
 @device_rule("_reduce")
 def reduce(k: KernelImporter, node: Node) -> Any:
-    """The last element of a scan that exists."""
+    """Reduce by scanning and taking the last element inside the tensor."""
     number, x, dim, keep, is_tuple = (*k.resolve(node.args), None, False, False)[: max(5, len(node.args))]
     parts = list(x) if is_tuple else [x]
     counts = _counts(k, node.args[1])
@@ -50,7 +50,7 @@ def reduce(k: KernelImporter, node: Node) -> Any:
 
 
 def scan(k: KernelImporter, combine: Graph, parts: list[Tensor], dim: int, reverse: bool) -> list[Tensor]:
-    """Each element becomes the combination of all up to it: by doubling, as many at a time as are done."""
+    """Scan inclusively by doubling: y[i] = x[0] . x[1] ... x[i], in log2(n) combinations of shifted slices."""
     aten = torch.ops.aten
     if reverse:
         parts = [k.aten(aten.flip.default, p, [dim]) for p in parts]

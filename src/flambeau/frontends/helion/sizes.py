@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from flambeau.diagnostics import Unsupported
+from flambeau.ir.comparisons import SIGNED
 
 if TYPE_CHECKING:
     from flambeau.lowering.builder import Size
@@ -20,6 +22,8 @@ class SizeArithmetic:
         self.floordiv = b.floordiv
         self.mod = self.python_mod = b.mod
         self.minimum, self.maximum = b.minimum, b.maximum
+        for name, predicate in SIGNED.items():
+            setattr(self, name, partial(b.compare, predicate))
 
     def constant(self, value: Any, dtype: Any) -> Size:
         return int(value)
@@ -31,21 +35,3 @@ class SizeArithmetic:
         if not isinstance(exponent, int):
             raise Unsupported("a power whose exponent only the running kernel knows")
         return self.b.product([base] * exponent)
-
-    def eq(self, x: Size, y: Size) -> Any:
-        return self.b.compare("eq", x, y)
-
-    def ne(self, x: Size, y: Size) -> Any:
-        return self.b.compare("ne", x, y)
-
-    def lt(self, x: Size, y: Size) -> Any:
-        return self.b.compare("slt", x, y)
-
-    def le(self, x: Size, y: Size) -> Any:
-        return self.b.compare("sle", x, y)
-
-    def gt(self, x: Size, y: Size) -> Any:
-        return self.b.compare("sgt", x, y)
-
-    def ge(self, x: Size, y: Size) -> Any:
-        return self.b.compare("sge", x, y)

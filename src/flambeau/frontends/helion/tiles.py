@@ -65,7 +65,7 @@ class TileBuilder:
     # --- Reading and writing ---
 
     def read(self, x: Tensor, parts: Sequence[Part]) -> Tensor:
-        """The tile of a host tensor; what does not exist is zero."""
+        """Read a tile from a host tensor; elements outside of the tensor are zero."""
         b = self.b
         tile = b.slice(x, [p.start for p in parts], [p.length for p in parts], [p.step for p in parts])
         missing = [b.sub(p.full, p.length) for p in parts]
@@ -73,18 +73,18 @@ class TileBuilder:
         return self.without(tile, [i for i, p in enumerate(parts) if p.is_dropped])
 
     def write(self, x: Tensor, parts: Sequence[Part], tile: Tensor) -> Tensor:
-        """The host tensor with a tile written into it, but for what does not exist."""
+        """Write a tile into a host tensor, leaving out elements outside of it; return the new tensor."""
         b = self.b
         tile = self.with_ones(b.to(tile, x.dtype), [i for i, p in enumerate(parts) if p.is_dropped])
         existing = b.slice(tile, [0] * x.rank, [p.length for p in parts], [1] * x.rank)
         return b.insert_slice(existing, x, [p.start for p in parts], [p.step for p in parts])
 
     def without(self, x: Tensor, dims: Sequence[int]) -> Tensor:
-        """`x` without dims of one element."""
+        """Drop dims of size 1."""
         return self.b.reshape(x, [s for i, s in enumerate(self.b.sizes(x)) if i not in dims]) if dims else x
 
     def with_ones(self, x: Tensor, dims: Sequence[int]) -> Tensor:
-        """`x` with dims of one element at these places."""
+        """Insert dims of size 1 at these positions."""
         sizes = self.b.sizes(x)
         for dim in dims:
             sizes.insert(dim, 1)
@@ -97,7 +97,7 @@ class TileBuilder:
         place: Callable[[list[SSAValue]], Sequence[Size]],
         exists: Callable[[list[SSAValue]], Any],
     ) -> Tensor:
-        """For each place of a tile, the element of the host tensor that `place` says, or zero where none exists."""
+        """Read for each position of a tile the host tensor's element at `place`, or zero where `exists` is false."""
         b = self.b
 
         def body(*at: SSAValue) -> Any:
@@ -111,7 +111,7 @@ class TileBuilder:
         return b.generate(sizes, x.dtype, body)
 
     def place(self, tile: Tile, what: str) -> Size:
-        """Where a tile is: its `begin` and `end`, the `extent` that exists, its `id` and the `count` of its loop."""
+        """Return a tile's `begin`, `end`, `extent` (elements inside the tensor), `id`, or the `count` of its loop."""
         b = self.b
         match what:
             case "begin":
@@ -128,7 +128,7 @@ class TileBuilder:
     # --- Masks ---
 
     def exists(self, at: Sequence[SSAValue], counts: Mapping[int, Size]) -> Any:
-        """Inside a body: whether the element at a place of a tile exists, as an Element; None if all do."""
+        """Compute, inside a body, whether a tile's element is inside the tensor, as an Element; None if all are."""
         result: Any = None
         for dim, count in counts.items():
             inside = self.b.scalar_bool(self.b.compare("slt", at[dim], count))
@@ -136,7 +136,7 @@ class TileBuilder:
         return result
 
     def mask(self, x: Tensor, counts: Mapping[int, Size], fill: Any) -> Tensor:
-        """`x` with `fill` in place of the elements beyond the counts of some dims."""
+        """Replace by `fill` the elements at or beyond the counts of some dims."""
         if not counts:
             return x
         b = self.b
@@ -156,7 +156,7 @@ class TileBuilder:
         carried: Sequence[Tensor],
         body: Callable[[SSAValue, list[Tensor]], Sequence[Tensor]],
     ) -> list[Tensor]:
-        """`scf.for`: `body(offset, carried)` gives what the next turn carries."""
+        """Emit `scf.for`: `body(offset, carried)` returns the tensors that the next iteration carries."""
         b = self.b
         types = [t.value.type for t in carried]
         bounds = [b.index(begin), b.index(end), b.index(step)]
@@ -174,7 +174,7 @@ class TileBuilder:
         going: Callable[[list[Tensor]], Any],
         body: Callable[[list[Tensor]], Sequence[Tensor]],
     ) -> list[Tensor]:
-        """`scf.while`: `carried = body(carried)` as long as `going(carried)` holds."""
+        """Emit `scf.while`: `carried = body(carried)` as long as `going(carried)` holds."""
         b = self.b
         types = [t.value.type for t in carried]
         before, after = Block(arg_types=types), Block(arg_types=types)
@@ -193,7 +193,7 @@ class TileBuilder:
         return [self.tensor(r, t.dtype) for r, t in zip(op.results, carried, strict=True)]
 
     def branch(self, condition: SSAValue, bodies: Sequence[Callable[[], Sequence[Tensor]]]) -> list[Tensor]:
-        """`scf.if` of two bodies that give tensors of the same types."""
+        """Emit `scf.if` of two bodies that return tensors of the same types."""
         regions, results = [], []
         for body in bodies:
             block = Block()
@@ -224,7 +224,7 @@ class _Inside:
 
 
 def dtype_of(dtype: torch.dtype) -> DType:
-    """The dtype of a `torch.dtype`."""
+    """Map a `torch.dtype` to our DType; Unsupported if it has no MLIR type."""
     found = dtypes.from_torch(dtype)
     if found is None:
         raise Unsupported(f"dtype {dtype} has no MLIR type", "Use a standard dtype.")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @device_rule("_host_tensor")
 def host_tensor(k: KernelImporter, node: Node) -> str:
-    """A tensor of the host is its name: what it holds changes as it is written."""
+    """Import a tensor of the host as its name: its contents change as it is written."""
     return k.program.name_of(node.meta["val"]) or str(node.args[0])
 
 
@@ -37,7 +37,7 @@ def new_var(k: KernelImporter, node: Node) -> Any:
 
 @device_rule("_phi")
 def phi(k: KernelImporter, node: Node) -> Any:
-    """After a loop or a branch, its result: where it did not run, it gives what was there before."""
+    """Choose the value after a loop or branch: its result, which is the value before where it did not run."""
     left, right = node.args
     is_result = (
         isinstance(right, Node)
@@ -82,7 +82,7 @@ def join(k: KernelImporter, node: Node) -> Tensor:
 
 @device_rule("dot")
 def dot(k: KernelImporter, node: Node) -> Tensor:
-    """`hl.dot`: the product in the dtype of what it is added to."""
+    """Multiply matrices as `hl.dot` does, in the dtype of the accumulator if there is one."""
     a, b, acc = k.resolve(node.args[:3])
     out = dtype_of(node.meta["val"].dtype)
     wide = acc.dtype if acc is not None else out
@@ -97,7 +97,7 @@ def dot(k: KernelImporter, node: Node) -> Tensor:
 
 
 def tile_of(k: KernelImporter, node: Node) -> Tile:
-    """The tile that a node asks about."""
+    """Return the active tile that a node asks about; Unsupported outside of its loop."""
     ref = k.resolve(node.args[0])
     tile = k.active.get(ref.block) if isinstance(ref, BlockRef) else None
     if tile is None:

@@ -47,7 +47,7 @@ def _fans(tensor: Any) -> tuple[int, int]:
 
 
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
-    """The factor of a nonlinearity; `param` is the slope of a leaky ReLU."""
+    """Return a nonlinearity's factor on the standard deviation; `param` is the slope of a leaky ReLU."""
     if nonlinearity in LINEAR:
         return 1
     if nonlinearity == "leaky_relu":
@@ -70,7 +70,7 @@ def trunc_normal_(
     tensor: Any, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0,
     generator: Generator | None = None,
 ) -> Any:  # fmt: skip
-    """Normal numbers between a and b: those outside are drawn again; where few lie inside, uniform ones are sieved."""
+    """Draw from the normal distribution truncated to [a, b], by rejection; from a uniform one where few lie inside."""
     source, shape = generator or initialize.generator(), _shape(tensor)
     low, high = (a - mean) / std, (b - mean) / std
     inside = (math.erf(high / math.sqrt(2)) - math.erf(low / math.sqrt(2))) / 2
@@ -102,14 +102,14 @@ def zeros_(tensor: Any) -> Any:
 
 
 def eye_(tensor: Any) -> Any:
-    """The identity matrix."""
+    """Fill with the identity matrix."""
     if len(_shape(tensor)) != 2:
         raise ValueError("Only tensors with 2 dimensions are supported")
     return _fill(tensor, np.eye(_shape(tensor)[0], _shape(tensor)[1]))
 
 
 def dirac_(tensor: Any, groups: int = 1) -> Any:
-    """The weight of a convolution that keeps its input, in each group."""
+    """Fill a convolution's weight so that each group passes its input on (Dirac delta)."""
     shape = _shape(tensor)
     if len(shape) not in (3, 4, 5):
         raise ValueError("Only tensors with 3, 4, or 5 dimensions are supported")
@@ -124,7 +124,7 @@ def dirac_(tensor: Any, groups: int = 1) -> Any:
 
 
 def xavier_uniform_(tensor: Any, gain: float = 1.0, generator: Generator | None = None) -> Any:
-    """Uniform numbers that keep the variance of signals and gradients alike."""
+    """Draw uniformly in ±gain*sqrt(6 / (fan_in + fan_out)), which keeps the variance of signals and gradients."""
     bound = gain * math.sqrt(6.0 / sum(_fans(tensor)))
     return uniform_(tensor, -bound, bound, generator)
 
@@ -143,7 +143,7 @@ def kaiming_uniform_(
     tensor: Any, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu",
     generator: Generator | None = None,
 ) -> Any:  # fmt: skip
-    """Uniform numbers that keep the variance through rectifiers."""
+    """Draw uniformly in ±gain*sqrt(3 / fan), which keeps the variance through rectifiers."""
     if 0 in _shape(tensor):
         return tensor
     bound = math.sqrt(3.0) * _kaiming_std(tensor, a, mode, nonlinearity)
@@ -160,7 +160,7 @@ def kaiming_normal_(
 
 
 def orthogonal_(tensor: Any, gain: float = 1, generator: Generator | None = None) -> Any:
-    """A matrix whose rows or columns, whichever are fewer, are orthogonal; later dims count as columns."""
+    """Draw a random matrix with orthogonal rows or columns, whichever are fewer; later dims count as columns."""
     shape = _shape(tensor)
     if len(shape) < 2:
         raise ValueError("Only tensors with 2 or more dimensions are supported")
@@ -174,7 +174,7 @@ def orthogonal_(tensor: Any, gain: float = 1, generator: Generator | None = None
 
 
 def sparse_(tensor: Any, sparsity: float, std: float = 0.01, generator: Generator | None = None) -> Any:
-    """Normal numbers, of which a share of each column is zero."""
+    """Draw from a normal distribution, then set a share of each column to zero."""
     shape = _shape(tensor)
     if len(shape) != 2:
         raise ValueError("Only tensors with 2 dimensions are supported")

@@ -26,14 +26,14 @@ TRACED_SIZE = 7
 
 
 def export(function: F) -> F:
-    """Marks a method that callers of the compiled program see; TorchScript compiles it even if nothing calls it."""
+    """Mark a method that callers of the compiled program see; TorchScript compiles it even if nothing calls it."""
     setattr(function, _EXPORT, True)
     torch.jit.export(function)
     return function
 
 
 def annotate_args(annotations: Sequence[Any]) -> Callable[[F], F]:
-    """Says the types of a method's arguments: `annotate_args([None, ([-1, 3], torch.float32, True)])`.
+    """Declare the types of a method's arguments: `annotate_args([None, ([-1, 3], torch.float32, True)])`.
 
     There is an entry for each argument, `self` included. None says nothing; a tensor is its shape, in which -1 is any
     size, its dtype, and whether it is a value that nobody writes.
@@ -57,20 +57,20 @@ def _annotation(entry: Any) -> ArgumentBound:
 
 
 def annotated_bounds(model: Any) -> list[ArgumentBound] | None:
-    """The bounds that `annotate_args` gave the model's forward; None without annotations."""
+    """Return the types that `annotate_args` gave the model's forward; None without annotations."""
     forward = getattr(model, "forward", model)
     bounds = getattr(forward, _ARGUMENTS, None)
     return None if bounds is None else list(bounds[1:] if isinstance(model, torch.nn.Module) else bounds)
 
 
 def exported_members(model: Any) -> tuple[str, ...]:
-    """The members that callers see: the methods marked with `export`, or else forward alone."""
+    """List the members that callers see: the methods marked with `export`, or else forward alone."""
     names = [n for n in dir(type(model)) if getattr(getattr(type(model), n, None), _EXPORT, False)]
     return tuple(names) or ("forward",)
 
 
 def tensor_bound(shape: Sequence[int | None], dtype: torch.dtype, is_value: bool = True) -> Attribute:
-    """`!torch.vtensor<[?,3],f32>`; None and -1 are sizes known only at run time."""
+    """Make a tensor type such as `!torch.vtensor<[?,3],f32>`; None and -1 are sizes known only at run time."""
     known = dtypes.from_torch(dtype)
     if known is None:
         reason = f"dtype {dtype} has no MLIR type"
@@ -90,7 +90,7 @@ class TensorPlaceholder:
 
     @classmethod
     def like(cls, tensor: torch.Tensor, dynamic_axes: Sequence[int] | None = None) -> TensorPlaceholder:
-        """The type of a tensor; the sizes of `dynamic_axes` are left open."""
+        """Make a placeholder of a tensor's type; the sizes of `dynamic_axes` are left open."""
         shape = list(tensor.shape)
         for axis in dynamic_axes or ():
             if not -len(shape) <= axis < len(shape):
@@ -99,7 +99,7 @@ class TensorPlaceholder:
         return cls(shape, tensor.dtype, tensor)
 
     def tensor(self) -> torch.Tensor:
-        """A tensor of this type, to trace with."""
+        """Return the example, or a tensor of ones of this type, to trace with."""
         if self.example is not None:
             return self.example
         return torch.ones([TRACED_SIZE if d in (-1, None) else d for d in self.shape], dtype=self.dtype)
@@ -117,7 +117,7 @@ class ExampleArgs:
 
     @classmethod
     def of(cls, args: Any) -> ExampleArgs:
-        """From tensors, placeholders, numbers, and containers of them; one argument may stand alone."""
+        """Split tensors, placeholders, numbers and containers of them into values and types; wrap a lone argument."""
         given = tuple(args) if isinstance(args, (tuple, list)) else (args,)
         return cls(pytree.tree_map(_concrete, given), pytree.tree_map(_bound, given))
 

@@ -15,9 +15,9 @@ from xdsl.dialects.builtin import ModuleOp
 
 from flambeau.diagnostics import CompileError, Diagnostic
 from flambeau.frontends.script.annotations import ArgumentBound, ExampleArgs
-from flambeau.frontends.script.locations import frames_of_error, location_of_frames
+from flambeau.frontends.script.locations import frames_of_error
 from flambeau.frontends.script.objects import FORWARD, ObjectGraphImporter
-from flambeau.ir.locations import Frame
+from flambeau.ir.locations import Frame, location_of_frames
 from flambeau.ir.module import Weights
 
 _TORCH = os.path.dirname(torch.__file__) + os.sep
@@ -25,7 +25,7 @@ _TORCH = os.path.dirname(torch.__file__) + os.sep
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """PyTorch calls TorchScript deprecated, and tells what a trace leaves out: the user has asked for it."""
+    """Silence PyTorch's warnings that TorchScript is deprecated and that a trace leaves things out."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=r".*torch\.jit", category=DeprecationWarning)
         warnings.filterwarnings("ignore", category=TracerWarning)
@@ -33,7 +33,7 @@ def _quiet() -> Iterator[None]:
 
 
 def script_module(model: Any, example_args: Any = None, use_tracing: bool = False) -> Any:
-    """A module or a function as TorchScript, by compiling it or by tracing it with the example arguments."""
+    """Convert a module or function to TorchScript by compiling it, or by tracing it with the example arguments."""
     if isinstance(model, (torch.jit.ScriptModule, torch.jit.ScriptFunction)):
         return model
     if not callable(model):
@@ -59,12 +59,12 @@ def _failure(error: Exception, traced: bool) -> Diagnostic:
         frames = tuple(Frame(f.filename, f.lineno or 0, f.name) for f in reversed(stack) if f.filename != __file__)
     reason = text.split("\n  File ", 1)[0].split("\n\n", 1)[0].strip().rstrip(":")
     hint = "Tracing takes tensors and containers of them; script the model." if "can be traced" in text else ""
-    kind, location = type(error).__name__, location_of_frames(frames)
+    kind, location = type(error).__name__, location_of_frames(frames[::-1])
     return Diagnostic("trace" if traced else "script", reason or kind, op=kind, location=location, hint=hint)
 
 
 def load_archive(path: str | os.PathLike[str]) -> Any:
-    """The program in a file that `torch.jit.save` wrote."""
+    """Load the program in a file that `torch.jit.save` wrote; CompileError if it is none."""
     name = os.fspath(path)
     if not os.path.exists(name):
         raise CompileError([Diagnostic("load", f"there is no file {name}")])

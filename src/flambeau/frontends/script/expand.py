@@ -17,8 +17,9 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 
 from flambeau.dialects.torch.emitter import TorchEmitter
+from flambeau.dialects.torch.enums import MEMORY_FORMATS
 from flambeau.dialects.torch.ops import BindSymbolicShapeOp, CopyToValueTensorOp, ListUnpackOp, SymbolicIntOp, TorchOp
-from flambeau.dialects.torch.schema import MEMORY_FORMATS, Schema, SchemaType
+from flambeau.dialects.torch.schema import Schema, SchemaType
 from flambeau.dialects.torch.types import ListType, NonValueTensorType, TensorType, to_value
 from flambeau.frontends.fx.importer import GraphImporter
 from flambeau.infer.builder import python_value
@@ -41,7 +42,7 @@ class Fakes:
         self.count = 0
 
     def tensor(self, shape: Sequence[int | None], dtype: dtypes.DType) -> torch.Tensor:
-        """A tensor whose unknown sizes are symbols of their own."""
+        """Make a fake tensor; each size that is None is a symbol of its own."""
         self.count += 1
         sizes = [d if d is not None else _LIKELY + self.count + i for i, d in enumerate(shape)]
         real = torch.empty(sizes, dtype=dtype.torch, device="meta")
@@ -59,7 +60,7 @@ class Fakes:
 
 
 def overload_of(name: str) -> Any:
-    """`torch.ops.aten.add.Tensor`; None where the installed PyTorch has no such op."""
+    """Look up an overload such as `torch.ops.aten.add.Tensor`; None where the installed PyTorch lacks it."""
     namespace, base, *overload = name.split(".", 2)
     try:
         packet = getattr(getattr(torch.ops, namespace), base)
@@ -69,7 +70,7 @@ def overload_of(name: str) -> Any:
 
 
 def python_argument(type_: SchemaType, value: Any) -> Any:
-    """A constant of the torch dialect as PyTorch takes it: dtypes and the like are not numbers there."""
+    """Convert a constant of the torch dialect to PyTorch's argument: codes of dtypes and layouts to their objects."""
     if isinstance(value, list):
         return [python_argument(SchemaType(type_.base), v) for v in value]
     if isinstance(value, int) and not isinstance(value, bool):
@@ -88,7 +89,7 @@ _MEMORY_FORMATS = {code: getattr(torch, name) for name, code in MEMORY_FORMATS.i
 
 
 def infer_with_pytorch(schema: Schema, metas: Sequence[Any]) -> Any:
-    """What PyTorch's fake kernels say that an op gives; None where they cannot say."""
+    """Ask PyTorch's fake kernels for an op's results; None where they cannot say."""
     target = overload_of(schema.name)
     if target is None or schema.is_mutable:
         return None

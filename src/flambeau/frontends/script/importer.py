@@ -48,7 +48,7 @@ class ValueImporter:
         self._literals: dict[Any, SSAValue] = {}
 
     def value(self, value: Any, type_: Any, name: str, inline: bool = True) -> SSAValue:
-        """A value of a TorchScript type; `name` is what a tensor in it is called."""
+        """Import a value of a TorchScript type as an SSA value; `name` is what a tensor in it is called."""
         if type_.kind() == "OptionalType" and value is not None:
             return self.value(value, type_.getElementType(), name, inline)
         if isinstance(value, torch.Tensor):
@@ -66,7 +66,7 @@ class ValueImporter:
         return self.emitter.value(op_class, elements, type_of(type_))
 
     def literal(self, value: torch.Tensor, name: str, inline: bool) -> SSAValue:
-        """A tensor; the same memory seen the same way is one literal, at the start of the function."""
+        """Import a tensor as one literal at the start of the function; tensors of equal `identity` share it."""
         key = identity(value)
         if key not in self._literals:
             contents, dtype = self.tensors.contents(value, name, INLINE_BYTES if inline else 0)
@@ -114,7 +114,7 @@ class ScriptImporter(ValueImporter):
         return found  # type: ignore[return-value]
 
     def fit(self, value: SSAValue, wanted: Attribute) -> SSAValue:
-        """The same value with exactly the type that is asked for."""
+        """Cast a value to exactly the type that is asked for, by the weakest op that does it."""
         if value.type == wanted:
             return value
         if isinstance(wanted, TensorType) and type(value.type) is type(wanted):
@@ -126,7 +126,7 @@ class ScriptImporter(ValueImporter):
         return self.emitter.op("prim.unchecked_cast", (value,), (wanted,))[0]
 
     def fit_all(self, values: Iterable[Any], wanted: Sequence[Attribute]) -> list[SSAValue]:
-        """TorchScript values, each with exactly the type that is asked for."""
+        """Import TorchScript values and cast each to exactly the type that is asked for."""
         return [self.fit(v, t) for v, t in zip(self.operands(values), wanted, strict=True)]
 
     # --- Walking ---
@@ -145,14 +145,14 @@ class ScriptImporter(ValueImporter):
         self.emitter.location = enclosing
 
     def _stand_in(self, output: Any) -> SSAValue:
-        """Some value in place of one that could not be imported, so that the walk finds further problems."""
+        """Make a value in place of one that could not be imported, so that the walk finds further problems."""
         type_ = type_of(output.type()) if is_importable(output.type()) else ANY
         return self.emitter.value(ops.UninitializedOp, (), type_)
 
     def region(
         self, block: Any, arguments: Sequence[Attribute], end: type[Operation], results: Sequence[Attribute]
     ) -> Region:
-        """A block of a node as a region; `end` hands its results to the op around it."""
+        """Import a block of a node as a region; `end` is the terminator that yields its results."""
         body, outer, location = Block(arg_types=arguments), self.emitter.block, self.emitter.location
         self.bind(list(block.inputs()), body.args)
         self.emitter.block = body
@@ -164,7 +164,7 @@ class ScriptImporter(ValueImporter):
     # --- Nodes ---
 
     def operator(self, node: Any) -> Sequence[SSAValue]:
-        """An op that has a schema, or else one that is known by its name alone."""
+        """Import a node as the op of its schema, or else of its name alone; Unsupported if it has blocks."""
         kind, declaration = node.kind(), node.schema()
         if kind in _REFUSED or list(node.blocks()):
             raise Unsupported(f"{kind} is not imported", _REFUSED.get(kind, ""))
@@ -202,7 +202,7 @@ class ScriptImporter(ValueImporter):
         return self.emitter.emit(ops.DictConstructOp, operands[::2] + operands[1::2], _result_types(node)).results
 
     def member(self, node: Any) -> Sequence[SSAValue]:
-        """Reading or writing an attribute."""
+        """Import `prim::GetAttr` and `prim::SetAttr`, and note that the attribute is used."""
         operands, name = self.operands(node.inputs()), node.s("name")
         if not isinstance(operands[0].type, NnModuleType):
             raise Unsupported(f"attribute {name!r} of a {operands[0].type} is not imported")
@@ -224,7 +224,7 @@ class ScriptImporter(ValueImporter):
 
 
 def _as_is(op_class: type[Operation]) -> Callable[[ScriptImporter, Any], Sequence[SSAValue]]:
-    """The rule of a node that is an op of the torch dialect with the same operands and results."""
+    """Make the rule of a node that is an op of the torch dialect with the same operands and results."""
 
     def rule(importer: ScriptImporter, node: Any) -> Sequence[SSAValue]:
         return importer.emitter.emit(op_class, importer.operands(node.inputs()), _result_types(node)).results

@@ -6,10 +6,9 @@ import re
 from functools import cache
 from typing import Any
 
-from xdsl.dialects.builtin import CallSiteLoc, FileLineColLoc, IntAttr, NameLoc, StringAttr
 from xdsl.ir import Attribute
 
-from flambeau.ir.locations import UNKNOWN, Frame
+from flambeau.ir.locations import Frame, location_of_frames
 
 _SCRIPTED = re.compile(r'^ *File "(?P<file>[^"]*)", line (?P<line>\d+)', re.MULTILINE)
 _TRACED = re.compile(r"^(?P<file>.+)\((?P<line>\d+)\): (?P<function>.+)$", re.MULTILINE)
@@ -23,7 +22,7 @@ _TRACER = re.compile(r"torch/jit/_trace\.py$")
 
 @cache
 def frames_of_range(text: str, function: str = "") -> tuple[Frame, ...]:
-    """The frames that PyTorch's text of a source range tells, innermost first.
+    """Parse PyTorch's text of a source range into frames, innermost first.
 
     Scripted code has one frame, of which the text shows the place; traced code has the whole stack.
     """
@@ -45,22 +44,11 @@ def frames_of_range(text: str, function: str = "") -> tuple[Frame, ...]:
 
 
 def frames_of_error(text: str) -> tuple[Frame, ...]:
-    """The places that an error of the TorchScript compiler names, innermost first."""
+    """Parse the places that an error of the TorchScript compiler names, innermost first."""
     return tuple(Frame(m["file"], int(m["line"])) for m in _SCRIPTED.finditer(text))
 
 
-@cache
-def location_of_frames(frames: tuple[Frame, ...]) -> Attribute:
-    """The MLIR location of a stack: the innermost line, called from the next one out, and so on."""
-    location: Attribute = UNKNOWN
-    for frame in reversed(frames):
-        here: Attribute = FileLineColLoc(StringAttr(frame.file), IntAttr(frame.line), IntAttr(frame.column))
-        here = NameLoc(StringAttr(frame.function), here) if frame.function else here
-        location = here if location is UNKNOWN else CallSiteLoc(here, location)
-    return location
-
-
 def location_of_node(node: Any, function: str, enclosing: Attribute) -> Attribute:
-    """The user's line of a node; `enclosing` where PyTorch does not know it."""
+    """Return the location of the user's line of a node; `enclosing` where PyTorch does not know it."""
     frames = frames_of_range(node.sourceRange(), function)
-    return location_of_frames(frames) if frames else enclosing
+    return location_of_frames(frames[::-1]) if frames else enclosing

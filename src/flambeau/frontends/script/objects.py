@@ -65,7 +65,7 @@ class ObjectGraphImporter:
     # --- The two kinds of root ---
 
     def import_module(self, module: Any) -> ModuleOp:
-        """A `torch.jit.ScriptModule`."""
+        """Import a `torch.jit.ScriptModule` with its methods and the objects that it holds."""
         root, self.root = module._c, module._c._type().qualified_name()
         self._forward = f"{self.root}.{FORWARD}"
         if self._unit.get_class(self.root) != root._type():
@@ -80,7 +80,7 @@ class ObjectGraphImporter:
         return self._finish(functions, objects)
 
     def import_function(self, function: Any) -> ModuleOp:
-        """A `torch.jit.ScriptFunction`: the forward method of an object that holds nothing."""
+        """Import a `torch.jit.ScriptFunction` as the forward method of an object that holds nothing."""
         self._forward, self.root = function.qualified_name, f"{function.qualified_name}.Function"
         try:
             self._function(self._forward, function).inputs.insert(0, NnModuleType(self.root))
@@ -108,14 +108,14 @@ class ObjectGraphImporter:
     # --- Classes ---
 
     def class_of(self, type_: Any, instance: Any = None) -> Class:
-        """The class of a TorchScript type, of which `instance` is an object."""
+        """Look up or record the class of a TorchScript type; `instance` is an object of it."""
         name = type_.qualified_name()
         class_ = self.classes.setdefault(name, Class(name, type_, instance))
         class_.instance = instance if class_.instance is None else class_.instance
         return class_
 
     def attributes(self, class_: Class) -> list[tuple[str, Any]]:
-        """The attributes of a class that the program needs, with their TorchScript types."""
+        """List the attributes of a class that the program needs, with their TorchScript types."""
         if class_.attributes is None:
             if isinstance(class_.instance, C.ScriptModule):
                 found = _module_attributes(class_.instance)
@@ -129,7 +129,7 @@ class ObjectGraphImporter:
         return class_.attributes
 
     def _assigned(self, class_: Class) -> list[str]:
-        """The attributes of a plain class: those that its `__init__` sets, in that order."""
+        """List the attributes of a plain class: those that its `__init__` sets, in that order."""
         init: Any = self._functions.get(f"{class_.name}.__init__")
         if init is None and self._unit is not None:
             init = self._unit.find_function(f"{class_.name}.__init__")
@@ -154,7 +154,7 @@ class ObjectGraphImporter:
         return ClassTypeOp.build(class_.name, members)
 
     def method_name(self, class_name: str, name: str) -> str:
-        """How a method is called: the root's forward goes by the name that the caller asked for."""
+        """Return the name that a method is imported by: the root's forward has the name that the caller asked for."""
         return self.entry if (class_name, name) == (self.root, FORWARD) else name
 
     # --- Functions ---
@@ -171,7 +171,7 @@ class ObjectGraphImporter:
             self._add_methods(child)
 
     def _function(self, symbol: str, function: Any) -> Function:
-        """A function by its symbol; who asks for it first has it imported."""
+        """Return the function of a symbol, entered for import on the first request."""
         if symbol not in self._functions:
             graph = getattr(function, "graph", function)
             returns = [v.type() for v in graph.outputs()]
@@ -182,7 +182,7 @@ class ObjectGraphImporter:
         return self._functions[symbol]
 
     def callee(self, node: Any) -> Function:
-        """The function that a `prim::CallFunction` or `prim::CallMethod` calls."""
+        """Return the function that a `prim::CallFunction` or `prim::CallMethod` calls."""
         first = next(node.inputs()).type()
         if node.kind() == "prim::CallFunction":
             return self._called(str(first.annotation_str), node)
@@ -197,7 +197,7 @@ class ObjectGraphImporter:
         return function
 
     def _called(self, symbol: str, call: Any) -> Function:
-        """The function of a symbol; where PyTorch does not show it, a function for calls with these types."""
+        """Look up a function by its symbol; where PyTorch does not show it, inline it for these argument types."""
         found = self._unit.find_function(symbol) if self._unit is not None else None
         if found is not None:
             return self._function(symbol, found)
@@ -249,7 +249,7 @@ class ObjectImporter(ValueImporter):
         self._objects: dict[Any, SSAValue] = {}
 
     def module(self, instance: Any, path: str) -> SSAValue:
-        """A module, under the path of attributes that leads to it."""
+        """Import a module object once, under the path of attributes that leads to it; return its SSA value."""
         if instance not in self._objects:
             self._objects[instance] = self._build(instance._type(), instance, partial(_read, instance), path)
         return self._objects[instance]
@@ -288,12 +288,12 @@ def _read(instance: Any, attribute: str) -> Any:
 
 
 def _weight_names(instance: Any) -> list[str]:
-    """The names of a module's own parameters and buffers."""
+    """List the names of a module's own parameters and buffers."""
     return [name for kind in (C.ParameterDict, C.BufferDict) for name, _ in kind(instance).items()]
 
 
 def _module_attributes(instance: Any) -> list[tuple[str, Any]]:
-    """Parameters and buffers, other attributes in the order of their names, submodules."""
+    """List a module's members with types: parameters and buffers, other attributes by name, submodules."""
     types = C.ConcreteModuleType.from_jit_type(instance._type()).get_attributes()
     order = dict.fromkeys([*_weight_names(instance), *sorted(types)])
     children = [(name, child._type()) for name, child in C.ModuleDict(instance).items()]
@@ -301,7 +301,7 @@ def _module_attributes(instance: Any) -> list[tuple[str, Any]]:
 
 
 def _inlined(call: Any) -> Any:
-    """A graph that does what a call does: PyTorch shows the functions of an archive in no other way."""
+    """Inline a call into a graph of its own: PyTorch shows the functions of an archive in no other way."""
     graph, values, arguments = C.Graph(), {}, {}
     for i, value in enumerate(call.inputs()):
         if value.type().kind() == "FunctionType":

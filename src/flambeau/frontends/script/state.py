@@ -11,7 +11,7 @@ from flambeau.ir.module import Weights
 
 
 def initial_tensor(name: str, literal: LiteralOp, weights: Weights) -> str:
-    """The name in the weights of a slot's initial value."""
+    """Return the name in the weights of a slot's initial value; an inline literal is added to them."""
     value, type_ = literal.value, literal.results[0].type
     if isinstance(value, DenseResourceAttr):
         return str(value.resource_handle.data)

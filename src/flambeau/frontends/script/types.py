@@ -43,7 +43,7 @@ _HINTS = {
 
 
 def type_of(type_: Any) -> Attribute:
-    """The torch dialect's type; tensors are of unknown shape and dtype, whatever a trace has recorded."""
+    """Map a TorchScript type to the torch dialect's; tensors get unknown shape and dtype, whatever a trace recorded."""
     kind = type_.kind()
     if kind in _SIMPLE:
         return _SIMPLE[kind]
@@ -53,7 +53,7 @@ def type_of(type_: Any) -> Attribute:
 
 
 def is_importable(type_: Any) -> bool:
-    """Whether the torch dialect has this type."""
+    """Tell whether the torch dialect has a type for this TorchScript type."""
     try:
         type_of(type_)
     except Unsupported:

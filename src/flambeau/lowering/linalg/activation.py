@@ -9,7 +9,7 @@ from flambeau.diagnostics import Unsupported
 from flambeau.infer.promotion import promote_operands
 from flambeau.ir import dtypes
 from flambeau.lowering.builder import Tensor
-from flambeau.lowering.element import Element
+from flambeau.lowering.element import Element, is_number
 from flambeau.lowering.linalg.rules import pointwise
 from flambeau.lowering.verbs import RuleBuilder
 
@@ -43,7 +43,7 @@ def elu(x: Element, alpha: Any, scale: Any, input_scale: Any) -> Element:
 
 @pointwise("aten.celu")
 def celu(x: Element, alpha: Any) -> Element:
-    if isinstance(alpha, (int, float)) and alpha == 0:
+    if is_number(alpha, 0):
         raise Unsupported("celu with alpha 0, which divides by it")
     return (x > 0).select(x, (x / alpha).expm1() * alpha)
 
@@ -111,7 +111,7 @@ def threshold(x: Element, limit: Any, value: Any) -> Element:
 
 
 def guard_mixed(b: RuleBuilder, gradient: Tensor, x: Tensor, *_: Any) -> None:
-    """When PyTorch traces, it gives the dtype of the gradient; when it computes, that of both."""
+    """Refuse operands of two dtypes: PyTorch traces the dtype of the gradient, but computes in that of both."""
     if b.out_dtype is not promote_operands([(t.dtype, t.rank) for t in (gradient, x)]):
         raise Unsupported(
             f"operands of {gradient.dtype} and {x.dtype}, for which PyTorch traces another dtype than it computes",

@@ -28,7 +28,7 @@ from flambeau.lowering.linalg.special import (
 
 
 def _circle(order: int, x: Reals) -> Reals:
-    """e^-x I(x) / x^order, order 0 or 1: the mean over a circle."""
+    """Compute e^-x I_n(x) / x^n, n = order, 0 or 1: the mean of e^(x (cos t - 1)) sin^2n(t) over a circle."""
     angle = np.arange(8192)[:, None] * (2 * math.pi / 8192)
     weight = np.sin(angle) ** 2 if order else 1.0
     return (np.exp(x[None, :] * (np.cos(angle) - 1)) * weight).mean(0)
@@ -45,7 +45,7 @@ def _i_far(order: int) -> Series:
 
 
 def scaled_i(order: int, x: Element) -> Element:
-    """e^-|x| I(x)."""
+    """Compute e^-|x| I_n(x) for n = order, 0 or 1."""
     a = abs(x)
     near = _i_near(order)(a)
     value = (a <= 8).select(near * a if order else near, _i_far(order)(8 / a) / a.sqrt())
@@ -58,7 +58,7 @@ def _i(order: int, x: Element) -> Element:
 
 @cache
 def _k_near(order: int) -> Series:
-    """What K is beside its logarithm: K0 + log(x/2) I0, or x (K1 - log(x/2) I1)."""
+    """Fit K without its logarithm: K0 + log(x/2) I0, or x (K1 - log(x/2) I1), as a function of x²."""
     if order == 0:
         return fitted(lambda z: powers(0, z, 1, lambda k: harmonic(k) - EULER), 0, 4)
     both = lambda k: harmonic(k) + harmonic(k + 1) - 2 * EULER  # noqa: E731
@@ -101,7 +101,7 @@ def _j_near(order: int) -> Series:
 
 @cache
 def _waves(order: float, least: float) -> tuple[Series, Series]:
-    """The two parts that go with the cosine and the sine from `least` on: functions of u² where u is least/x."""
+    """Fit Hankel's asymptotic factors of cosine and sine for x >= `least`, as functions of (least/x)²."""
 
     def part(square: Reals) -> Reals:
         return far(order, -1j * least / np.sqrt(square))
@@ -116,7 +116,7 @@ def _hankel(order: float, x: Element, least: float) -> tuple[Element, Element]:
 
 
 def _wave(order: int, x: Element) -> tuple[Element, Element, Element]:
-    """The sine and cosine of x - (order/2 + 1/4) π, and what they are divided by.
+    """Compute sine and cosine of x - (order/2 + 1/4) π, and their divisor √(πx/2).
 
     The difference is rounded, as PyTorch does it: of great numbers it leaves only x, and other waves than it should.
     """
@@ -141,7 +141,7 @@ def _j(order: int, x: Element) -> Element:
 
 @cache
 def _y_near(order: int) -> Series:
-    """What Y is beside its logarithm: Y0 - 2/π log(x/2) J0, or x (Y1 - 2/π log(x/2) J1)."""
+    """Fit Y without its logarithm: Y0 - 2/π log(x/2) J0, or x (Y1 - 2/π log(x/2) J1), as a function of x²."""
     if order == 0:
         return fitted(lambda z: 2 / math.pi * powers(0, z, -1, lambda k: EULER - harmonic(k)), 0, 25)
     both = lambda k: harmonic(k) + harmonic(k + 1) - 2 * EULER  # noqa: E731

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
@@ -10,7 +10,7 @@ from xdsl.dialects import tensor
 from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, IntegerAttr, i64
 from xdsl.dialects.linalg.attrs import IteratorType, IteratorTypeAttr
 from xdsl.dialects.linalg.ops import FillOp, GenericOp, IndexOp, TransposeOp, YieldOp
-from xdsl.ir import Attribute, Block, Region, SSAValue
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 
 from flambeau.dialects.linalg_named import implied_properties, named_op, segments
@@ -19,6 +19,7 @@ from flambeau.ir.dtypes import DType
 from flambeau.lowering import tensor_dialect
 from flambeau.lowering.builder import INDEX, Size, Tensor, i64_array, is_same, static, tensor_type
 from flambeau.lowering.element import Element
+from flambeau.lowering.loops import inside
 from flambeau.lowering.verbs import Body, MapResult, RuleBuilder, Windows, window_properties
 
 _PARALLEL = IteratorTypeAttr(IteratorType.PARALLEL)
@@ -27,7 +28,7 @@ _REDUCTION = IteratorTypeAttr(IteratorType.REDUCTION)
 
 @cache
 def _map(dims: int, results: tuple[MapResult, ...]) -> AffineMapAttr:
-    """The map to the named loop dims; None stands for the constant 0 (a broadcast dimension)."""
+    """Make the affine map to the named loop dims; None stands for the constant 0 (a broadcast dimension)."""
     return AffineMapAttr(AffineMap(dims, 0, tuple(map(_map_result, results))))
 
 
@@ -58,7 +59,11 @@ class LinalgBuilder(RuleBuilder):
     """Builds linalg on tensors."""
 
     loads_are_cheap = True
-    has_scatter = False
+
+    def __init__(self, block: Block, scatter_op: Callable[..., Tensor] | None = None) -> None:
+        super().__init__(block)
+        self.scatter_op = scatter_op
+        """Scatters by one op of another dialect: a function of the builder and the arguments of `scatter`."""
 
     # --- linalg.generic ---
 
@@ -100,17 +105,20 @@ class LinalgBuilder(RuleBuilder):
         out_maps = [tuple(range(rank))] * len(outs)
         return self.generic([t for t, _ in operands], maps, outs, out_maps, rank, lambda *e: body(*e[:count]))
 
-    def region(self, argument_dtypes: Sequence[DType], body: Body, result_dtypes: Sequence[DType]) -> Region:
-        """A region whose block computes `body` on scalars and yields the results, converted to their dtypes."""
+    def region(
+        self,
+        argument_dtypes: Sequence[DType],
+        body: Body,
+        result_dtypes: Sequence[DType],
+        terminator: type[Operation] = YieldOp,
+    ) -> Region:
+        """Build a region whose block computes `body` on scalars and yields the results, converted to their dtypes."""
         block = Block(arg_types=[d.builtin for d in argument_dtypes])
-        outer, self.block = self.block, block
-        try:
+        with inside(self, block):
             elements = [Element(self, a, d) for a, d in zip(block.args, argument_dtypes, strict=True)]
             results = body(*elements)
             results = results if isinstance(results, tuple) else (results,)
-            self.emit(YieldOp, [self.element(r, d).value for r, d in zip(results, result_dtypes, strict=True)])
-        finally:
-            self.block = outer
+            self.emit(terminator, [self.element(r, d).value for r, d in zip(results, result_dtypes, strict=True)])
         return Region(block)
 
     def loop_index(self, dim: int) -> SSAValue:
@@ -120,10 +128,14 @@ class LinalgBuilder(RuleBuilder):
         value = self.value(tensor.ExtractOp, (x.value, *(self.index(i) for i in indices)), x.dtype.builtin)
         return Element(self, value, x.dtype)
 
+    def store(self, x: Tensor, indices: Sequence[Size], value: Element) -> Tensor:
+        operands = (value.to(x.dtype).value, x.value, *(self.index(i) for i in indices))
+        return Tensor(self.value(tensor.InsertOp, operands, x.value.type), x.dtype, x._sizes)
+
     # --- Filling ---
 
     def full(self, sizes: Sequence[Size], value: Any, dtype: DType) -> Tensor:
-        """A tensor with one value everywhere; the value is a number, an Element or a scalar SSA value.
+        """Make a tensor with one value everywhere; the value is a number, an Element or a scalar SSA value.
 
         `tensor.splat` where sizes are static and elements are no complex numbers, which it does not take.
         """
@@ -166,6 +178,37 @@ class LinalgBuilder(RuleBuilder):
     slice = tensor_dialect.extract_slice
     insert_slice = tensor_dialect.insert_slice
     pad = tensor_dialect.pad
+
+    def scatter(
+        self,
+        x: Tensor,
+        dim: int,
+        rows: Tensor,
+        values: Callable[[list[Size], list[Size]], Element],
+        combine: Callable[[Element, Element], Element],
+        kind: str | None,
+    ) -> Tensor:
+        if self.scatter_op is not None:
+            return self.scatter_op(self, x, dim, rows, values, combine)
+        stored = self.to(x, dtypes.uint8) if x.dtype.is_bool else x
+        sizes = self.sizes(x)
+        last = self.sub(sizes[dim], 1)
+        # The guard that makes the program fail may come later: nothing is written outside of the tensor, and nothing
+        # at all where it may be empty and is. That loop has one turn or none.
+        turns: list[Size] = [] if isinstance(sizes[dim], int) else [self.minimum(sizes[dim], 1)]
+
+        def update(at: list[Size], into: Tensor) -> list[Tensor]:
+            at = at[len(turns) :]
+            row = self.minimum(self.maximum(self.as_index(self.load(rows, at)), 0), last)
+
+            def write(other: list[Size], into: Tensor) -> list[Tensor]:
+                position = [*other[:dim], row, *other[dim:]]
+                old = self.load(into, position).to(x.dtype)
+                return [self.store(into, position, combine(old, values(at, other)).to(x.dtype))]
+
+            return self.nest([*sizes[:dim], *sizes[dim + 1 :]], [into], write)
+
+        return self.to(self.nest([*turns, *self.sizes(rows)], [stored], update)[0], x.dtype)
 
     def transpose(self, x: Tensor, permutation: Sequence[int]) -> Tensor:
         if list(permutation) == list(range(x.rank)):
@@ -226,7 +269,7 @@ class LinalgBuilder(RuleBuilder):
         body: Body,
         properties: dict[str, Attribute] | None = None,
     ) -> Tensor:
-        """A named linalg op that accumulates into `out`."""
+        """Emit a named linalg op that accumulates into `out`."""
         region = self.region([*(t.dtype for t in ins), out.dtype], body, [out.dtype])
         op = self.emit(
             named_op(name),

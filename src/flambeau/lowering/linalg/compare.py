@@ -5,40 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from flambeau.ir import dtypes
+from flambeau.ir.comparisons import OPERATORS
 from flambeau.lowering.element import Element
 from flambeau.lowering.linalg.rules import pointwise
 
 # --- Comparisons ---
 
 
-@pointwise("aten.eq.Tensor", "aten.eq.Scalar", inputs="common")
-def eq(x: Element, y: Any) -> Element:
-    return x == y
-
-
-@pointwise("aten.ne.Tensor", "aten.ne.Scalar", inputs="common")
-def ne(x: Element, y: Any) -> Element:
-    return x != y
-
-
-@pointwise("aten.lt.Tensor", "aten.lt.Scalar", inputs="common")
-def lt(x: Element, y: Any) -> Element:
-    return x < y
-
-
-@pointwise("aten.le.Tensor", "aten.le.Scalar", inputs="common")
-def le(x: Element, y: Any) -> Element:
-    return x <= y
-
-
-@pointwise("aten.gt.Tensor", "aten.gt.Scalar", inputs="common")
-def gt(x: Element, y: Any) -> Element:
-    return x > y
-
-
-@pointwise("aten.ge.Tensor", "aten.ge.Scalar", inputs="common")
-def ge(x: Element, y: Any) -> Element:
-    return x >= y
+for _name, _operator in OPERATORS.items():
+    pointwise(f"aten.{_name}.Tensor", f"aten.{_name}.Scalar", inputs="common")(_operator)
 
 
 # --- Logic and bits ---
@@ -137,7 +112,7 @@ def signbit(x: Element) -> Element:
 
 
 def _in(dtype: dtypes.DType, condition: Element, value: Any) -> Any:
-    """A branch of a choice in the result's dtype; numbers take it by themselves."""
+    """Convert a branch of a choice to the result's dtype; a number becomes a constant of it."""
     if isinstance(value, Element):
         return value.to(dtype)
     return Element(condition.b, condition.b.constant(value, dtype), dtype)
@@ -174,8 +149,7 @@ def clamp_max(x: Element, high: Any) -> Element:
 def nan_to_num(x: Element, nan: Any, posinf: Any, neginf: Any) -> Element:
     if not x.dtype.is_float:
         return x
-    limit = {dtypes.float16: 65504.0, dtypes.bfloat16: 3.3895313892515355e38, dtypes.float64: 1.7976931348623157e308}
-    largest = limit.get(x.b.out_dtype, 3.4028234663852886e38)
+    largest = x.b.out_dtype.largest
     x = (x == float("inf")).select(largest if posinf is None else posinf, x)
     x = (x == float("-inf")).select(-largest if neginf is None else neginf, x)
     return x.isnan().select(nan or 0.0, x)

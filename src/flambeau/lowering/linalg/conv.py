@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
+import operator
 from collections.abc import Sequence
 from typing import Any
+
+from xdsl.ir import SSAValue
 
 from flambeau.diagnostics import Unsupported
 from flambeau.lowering.builder import Size, Tensor
 from flambeau.lowering.element import Element
 from flambeau.lowering.linalg.pad import resize_border
-from flambeau.lowering.linalg.rules import linalg_rule
+from flambeau.lowering.linalg.rules import linalg_rule, loop_rule
 from flambeau.lowering.verbs import RuleBuilder, Windows, window_properties
 
 _NAMED = {1: "conv_1d_ncw_fcw", 2: "conv_2d_nchw_fchw", 3: "conv_3d_ncdhw_fcdhw"}
 
 
 def per_dim(values: Any, n: int) -> list[Any]:
-    """A parameter of a window op for each of n dims; one value counts for all."""
+    """List a window op's parameter for each of n dims; one value counts for all."""
     listed = list(values) if isinstance(values, (list, tuple)) else [values]
     return listed * n if len(listed) == 1 else listed
 
@@ -41,6 +45,10 @@ def convolution(
     if not all(isinstance(v, int) for v in (*stride, *dilation, groups)):
         raise Unsupported("a convolution whose stride, dilation or groups are not constants")
     batched = x if x.rank == n + 2 else b.unsqueeze(x, 0)
+    if transposed and max(stride) > 1 and max(dilation) == 1 and b.loads_are_cheap:
+        result = _in_phases(b, batched, weight, stride, padding, per_dim(output_padding, n), groups)
+        result = _finish(b, result, bias, x)
+        return result if x.rank == n + 2 else b.squeeze(result, [0])
     if transposed:
         batched = _spread(b, batched, weight, stride, padding, dilation, per_dim(output_padding, n))
         weight, stride = _flipped(b, weight, groups), [1] * n
@@ -67,7 +75,7 @@ def _finish(b: RuleBuilder, result: Tensor, bias: Tensor | None, x: Tensor) -> T
 def convolve_padded(
     b: RuleBuilder, x: Tensor, weight: Tensor, stride: Sequence[int], dilation: Sequence[int], groups: int
 ) -> Tensor:
-    """The convolution of an input that is padded already, in the accumulator's dtype."""
+    """Convolve an input that is padded already; the result is in the accumulator's dtype."""
     n = len(stride)
     kernel = b.sizes(weight)[2:]
     out: list[Size] = []
@@ -101,7 +109,7 @@ def _grouped(
     dilation: Sequence[int],
     groups: int,
 ) -> Tensor:
-    """Channels and features in groups that do not see each other; linalg's own grouped op is slow on CPUs."""
+    """Convolve channels and features in independent groups; linalg's own grouped op is slow on CPUs."""
     n = len(stride)
     channels, features = b.size(weight, 1), b.floordiv(sizes[1], groups)
     b.same_size(b.size(x, 1), b.mul(groups, channels), "the input's channels are not those of the weight")
@@ -121,7 +129,7 @@ def _grouped(
 def _sum_of_taps(
     b: RuleBuilder, x: Tensor, weight: Tensor, sizes: Sequence[Size], stride: Sequence[int], dilation: Sequence[int]
 ) -> Tensor:
-    """Small windows as one loop without a reduction: a sum of shifted inputs, each times its weight."""
+    """Convolve with a small window by one loop without a reduction: a sum of shifted inputs, each times its weight."""
     n, dtype = len(stride), x.dtype.compute
     groups, features, *window = b.sizes(weight)
     out = list(sizes[3:])
@@ -149,7 +157,7 @@ def _sum_of_taps(
 
 
 def _phases(b: RuleBuilder, x: Tensor, stride: int) -> list[Tensor]:
-    """Every stride-th element of the last dim from each start, so that steps are dense in memory."""
+    """Split the last dim into every stride-th element from each start, so that steps are dense in memory."""
     if stride == 1:
         return [x]
     *sizes, last = b.sizes(x)
@@ -173,7 +181,7 @@ def _each_group(
     dilation: Sequence[int],
     groups: int,
 ) -> Tensor:
-    """One ordinary convolution for each group."""
+    """Convolve each group by one ordinary convolution."""
     n = len(stride)
     features, (_, channels, *kernel) = b.floordiv(sizes[1], groups), b.sizes(weight)
     batch, _, *places = b.sizes(x)
@@ -193,7 +201,7 @@ def _each_group(
 def _grouped_loops(
     b: RuleBuilder, x: Tensor, weight: Tensor, sizes: Sequence[Size], stride: Sequence[int], dilation: Sequence[int]
 ) -> Tensor:
-    """The definition as a loop nest: batch, group, feature, places; channel, window."""
+    """Convolve by the definition as a loop nest: batch, group, feature, places; channel, window."""
     n, dtype = len(stride), x.dtype.compute
     batch, group, feature, channel = 0, 1, 2, n + 3
     window = range(n + 4, 2 * n + 4)
@@ -218,7 +226,7 @@ def _spread(
     dilation: Sequence[int],
     output_padding: Sequence[Size],
 ) -> Tensor:
-    """The input of the ordinary convolution that a transposed one is: stride - 1 zeros between elements."""
+    """Spread the input for a transposed convolution by an ordinary one: put stride - 1 zeros between elements."""
     low: list[Size] = [0, 0]
     high: list[Size] = [0, 0]
     for k, d, p, extra in zip(b.sizes(weight)[2:], dilation, padding, output_padding, strict=True):
@@ -231,8 +239,53 @@ def _spread(
     return resize_border(b, x, low, high, 0)
 
 
+def _in_phases(
+    b: RuleBuilder,
+    x: Tensor,
+    weight: Tensor,
+    stride: Sequence[int],
+    padding: Sequence[Size],
+    output_padding: Sequence[Size],
+    groups: int,
+) -> Tensor:
+    """Compute a transposed convolution by an ordinary one that multiplies no zeros.
+
+    Every stride-th element of the result sees the same part of the kernel: for result t = q * stride + r, these are the
+    kernel's elements r, r + stride, r + 2 * stride ... So there is a feature for each r, and the results of these are
+    interleaved.
+    """
+    n, (total, features, *kernel) = len(stride), b.sizes(weight)
+    channels = b.floordiv(total, groups)
+    lengths = [b.floordiv(b.add(k, s - 1), s) for k, s in zip(kernel, stride, strict=True)]
+
+    def part(group: Size, feature: Size, *rest: Size) -> Element:
+        """Load an element of the kernel's part for a phase, in reverse order; zero behind the kernel's end."""
+        phase, channel, place = rest[:n], rest[n], rest[n + 1 :]
+        steps = [b.sub(b.sub(m, 1), i) for m, i in zip(lengths, place, strict=True)]
+        at = [b.add(b.mul(i, s), r) for i, s, r in zip(steps, stride, phase, strict=True)]
+        inside = [b.scalar_bool(b.compare("slt", i, k)) for i, k in zip(at, kernel, strict=True)]
+        clamped = [b.minimum(i, b.sub(k, 1)) for i, k in zip(at, kernel, strict=True)]
+        value = b.load(weight, [b.add(b.mul(group, channels), channel), feature, *clamped])
+        return functools.reduce(operator.and_, inside).select(value, 0)
+
+    parts = b.generate([groups, features, *stride, channels, *lengths], weight.dtype, part)
+    parts = b.collapse(parts, [list(range(n + 2)), *([i] for i in range(n + 2, 2 * n + 3))])
+    border: list[Size] = [0, 0, *(b.sub(m, 1) for m in lengths)]
+    result = convolve_padded(b, b.pad(x, border, border, 0), parts, [1] * n, [1] * n, groups)
+    batch, _, *out = b.sizes(result)
+    split = [batch, b.mul(features, groups), *stride, *out]
+    spread = b.expand(result, [[0], list(range(1, n + 2)), *([i] for i in range(n + 2, 2 * n + 2))], split)
+    order = [0, 1, *(d for i in range(n) for d in (n + 2 + i, 2 + i))]
+    joined = b.collapse(b.transpose(spread, order), [[0], [1], *([2 * i + 2, 2 * i + 3] for i in range(n))])
+    high: list[Size] = [0, 0]
+    for size, k, s, q, p, extra in zip(b.sizes(x)[2:], kernel, stride, out, padding, output_padding, strict=True):
+        full = b.add(b.add(b.mul(b.sub(size, 1), s), k), extra)  # of the result, with the padding on both sides
+        high.append(b.sub(b.sub(full, p), b.mul(q, s)))
+    return resize_border(b, joined, [0, 0, *(b.sub(0, p) for p in padding)], high, 0)
+
+
 def _zeros_after_each(b: RuleBuilder, x: Tensor, stride: Sequence[int]) -> Tensor:
-    """`stride - 1` zeros after each element of the last dims: a border in a dim of its own."""
+    """Insert `stride - 1` zeros after each element of the last dims, as padding of a dim of its own."""
     sizes, n = b.sizes(x), len(stride)
     groups = [[0], [1], *([2 * i + 2, 2 * i + 3] for i in range(n))]
     split: list[Size] = sizes[:2] + [s for size in sizes[2:] for s in (size, 1)]
@@ -241,7 +294,7 @@ def _zeros_after_each(b: RuleBuilder, x: Tensor, stride: Sequence[int]) -> Tenso
 
 
 def _flipped(b: RuleBuilder, weight: Tensor, groups: int) -> Tensor:
-    """The weight of a transposed convolution (in, out/groups, ...) as that of an ordinary one (out, in/groups, ...)."""
+    """Turn a transposed convolution's weight (in, out/groups, ...) into an ordinary one's (out, in/groups, ...)."""
     total, features, *kernel = b.sizes(weight)
     channels = b.floordiv(total, groups)
 
@@ -311,3 +364,60 @@ def conv_transpose(
     dilation: Any,
 ) -> Tensor:
     return b.call("aten.convolution", x, weight, bias, stride, padding, dilation, True, output_padding, groups)
+
+
+@loop_rule("aten.col2im")
+def col2im(
+    b: RuleBuilder,
+    x: Tensor,
+    size: Sequence[Size],
+    kernel: Sequence[int],
+    dilation: Sequence[int],
+    padding: Sequence[int],
+    stride: Sequence[int],
+) -> Tensor:
+    """Add the rows of each window up at their place in the image, one element of the kernel after the other."""
+    if x.rank == 2:
+        return b.squeeze(col2im(b, b.unsqueeze(x, 0), size, kernel, dilation, padding, stride), [0])
+    batch, all_rows, columns = b.sizes(x)
+    area = kernel[0] * kernel[1]
+    channels = b.floordiv(all_rows, area)
+    counts = [
+        b.add(b.floordiv(b.add(n, 2 * p - d * (k - 1) - 1), s), 1)
+        for n, k, d, p, s in zip(size, kernel, dilation, padding, stride, strict=True)
+    ]
+    b.same_size(b.mul(channels, area), all_rows, "each channel must have an element of each window")
+    b.same_size(b.product(counts), columns, "there must be a column for each window")
+    images = b.mul(batch, channels)
+    windows = b.reshape(x, [images, *kernel, *counts])
+    zero = b.element(0, x.dtype)
+
+    def place(dim: int, tap: Size, window: Size) -> Size:
+        """Compute where an element of a window is in the image."""
+        return b.add(b.mul(window, stride[dim]), b.sub(b.mul(tap, dilation[dim]), padding[dim]))
+
+    def inside(dim: int, tap: Size) -> tuple[Size, Size]:
+        """Compute the first window that has an element of the kernel in the image, and the last one plus 1."""
+        lower = b.ceildiv(b.sub(0, place(dim, tap, 0)), stride[dim])
+        upper = b.ceildiv(b.sub(size[dim], place(dim, tap, 0)), stride[dim])
+        return b.maximum(lower, 0), b.minimum(upper, counts[dim])
+
+    def image(i: SSAValue, out: Tensor) -> list[Tensor]:
+        out = b.nest(size, [out], lambda at, out: [b.store(out, [i, *at], zero)])[0]
+
+        def add(tap: list[Size], out: Tensor) -> list[Tensor]:
+            def row(h: SSAValue, out: Tensor) -> list[Tensor]:
+                y = place(0, tap[0], h)
+
+                def element(w: SSAValue, out: Tensor) -> list[Tensor]:
+                    at: list[Size] = [i, y, place(1, tap[1], w)]
+                    return [b.store(out, at, b.load(out, at) + b.load(windows, [i, *tap, h, w]))]
+
+                return b.loop(*inside(1, tap[1]), [out], element)
+
+            return b.loop(*inside(0, tap[0]), [out], row)
+
+        return b.nest(kernel, [out], add)
+
+    result = b.loop(0, images, [b.empty([images, *size], x.dtype)], image)[0]
+    return b.reshape(result, [batch, channels, *size])

@@ -51,7 +51,7 @@ _LEAST = 1 / 8
 
 @cache
 def _temme(great: int, depth: int = 12, degree: int = 40) -> tuple[tuple[float, ...], ...]:
-    """Of great^-k c(k, η), for each k the power series in η: what Temme's expansion adds to the error function.
+    """Compute the power series in η of great^-k c(k, η) for each k: Temme's correction to the error function.
 
     With μ - log(1 + μ) = η²/2, c(0) is 1/μ - 1/η, and c(k) is (c(k-1)' + g/(μ/η)) / η where g makes it finite at 0.
     """
@@ -75,7 +75,7 @@ def _temme(great: int, depth: int = 12, degree: int = 40) -> tuple[tuple[float, 
 
 @cache
 def _stirling() -> Series:
-    """√(2π/s) (s/e)^s / Γ(s) as a function of 1/s, at most 1."""
+    """Fit √(2π/s) (s/e)^s / Γ(s), which is at most 1, as a function of 1/s."""
 
     def of(u: float) -> float:
         if u > 0.03:
@@ -89,7 +89,7 @@ def _stirling() -> Series:
 
 
 def _fraction(a: Element, x: Element, is_right: Element, steps: int) -> Element:
-    """What D is multiplied by: to Q on the right, to P elsewhere."""
+    """Evaluate continued fractions: Q/D where `is_right` (Legendre's), P/D elsewhere (Kummer's)."""
     shifted = a + _SHIFT
     first = is_right.select(x - a + 1, (a - x + _SHIFT) * 2)
     factor, slope = is_right.select(a, x * 4), is_right.select(x.like(-1), 0)
@@ -104,7 +104,7 @@ def _fraction(a: Element, x: Element, is_right: Element, steps: int) -> Element:
 
 @cache
 def _log_gamma() -> tuple[float, ...]:
-    """log Γ(1+a) / a, a power series."""
+    """List the coefficients of the power series of log Γ(1+a) / a."""
     n = 100
 
     def zeta(k: int) -> float:
@@ -116,7 +116,7 @@ def _log_gamma() -> tuple[float, ...]:
 
 
 def _of_the_least(a: Element, x: Element) -> Element:
-    """Q from the power series of x^-a P, for x up to about 1; P is e^log (1 - a rest)."""
+    """Compute Q for the least a and x up to about 1 by the power series of x^-a P; P is e^log (1 - a rest)."""
     log = a * (x.log() - horner(a, _log_gamma(), _LEAST))
     rest = x.like(0)
     for n in range(_EFFORT[x.dtype is dtypes.float64].powers, 0, -1):
@@ -126,7 +126,7 @@ def _of_the_least(a: Element, x: Element) -> Element:
 
 
 def _lesser(a: Element, x: Element) -> tuple[Element, Element]:
-    """Whether it is Q, and P or Q: not the one that is nearly 1."""
+    """Compute P(a, x) or Q(a, x), whichever is not nearly 1; return whether it is Q, and the value."""
     effort = _EFFORT[x.dtype is dtypes.float64]
     s = a + 1
     root = s.sqrt()
@@ -159,7 +159,7 @@ def _lesser(a: Element, x: Element) -> tuple[Element, Element]:
 
 
 def _at_the_ends(a: Element, x: Element, at_zero: float, value: Element) -> Element:
-    """Where a or x is 0 or infinite PyTorch does not look at the other one, which may be NaN."""
+    """Set the values where a or x is 0 or infinite, or the result NaN, as PyTorch does whatever the other one is."""
     # There PyTorch takes one infinity from another.
     is_beyond = ((a * x.log()) == INF) & (abs(x - a) > a * 0.4)
     value = as_result(x.isinf(), 1 - at_zero, as_result(is_beyond, NAN, value))

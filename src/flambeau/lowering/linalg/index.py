@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from xdsl.ir import SSAValue
 
@@ -21,13 +22,13 @@ OUT_OF_RANGE = "index out of range"
 
 
 def wrapped(b: RuleBuilder, index: Element, size: Size) -> Element:
-    """Inside a body: an index as int64, a negative one counted from the end."""
+    """Convert, inside a body, an index to int64; a negative one counts from the end."""
     index = index.to(dtypes.int64)
     return (index < 0).select(index + b.element(size, dtypes.int64), index)
 
 
 def linear(b: RuleBuilder, position: Sequence[Element], sizes: Sequence[Size]) -> Element:
-    """The row-major number of a position."""
+    """Compute the row-major number of a position."""
     number = b.element(0, dtypes.int64)
     for i, (at, size) in enumerate(zip(position, sizes, strict=True)):
         number = at if i == 0 else number * b.element(size, dtypes.int64) + at
@@ -35,7 +36,7 @@ def linear(b: RuleBuilder, position: Sequence[Element], sizes: Sequence[Size]) -
 
 
 def _load_at(b: RuleBuilder, x: Tensor, position: Sequence[Size | Element]) -> Element:
-    """Inside a body: an element of x. Computed indices are clamped.
+    """Load, inside a body, an element of x. Computed indices are clamped.
 
     The guard that makes the program fail may run after this loop, so the loop must not read outside of the tensor.
     """
@@ -50,7 +51,7 @@ def _load_at(b: RuleBuilder, x: Tensor, position: Sequence[Size | Element]) -> E
 
 
 def first_not_below(b: RuleBuilder, ascending: Tensor, target: Element) -> Element:
-    """Inside a body: the first position in a sorted 1-d tensor whose element is at least `target`; its size if none."""
+    """Find, inside a body, the first position in a sorted 1-d tensor with an element >= `target`; its size if none."""
     counted = b.count_below(ascending, target)
     if counted is not None:
         return counted
@@ -71,7 +72,7 @@ Read = Callable[[Element], Element]
 def doubling_passes(
     b: RuleBuilder, x: Tensor, dim: int, step: Callable[[Sequence[SSAValue], Element, Read], Element]
 ) -> Tensor:
-    """log2(n) parallel passes over a dim, of width 1, 2, 4 ...
+    """Run log2(n) parallel passes over a dim, of width 1, 2, 4 ...
 
     `step(at, width, read)` computes the element at the indices `at` from those of the pass before, which
     `read(position)` gives, at that position along the dim.
@@ -87,8 +88,8 @@ def doubling_passes(
 
         return b.generate(sizes, x.dtype, body)
 
-    def turn(number: SSAValue, carried: list[Tensor]) -> list[Tensor]:
-        return [one_pass(carried[0], b.element(1, dtypes.int64) << b.scalar(number))]
+    def turn(number: SSAValue, before: Tensor) -> list[Tensor]:
+        return [one_pass(before, b.element(1, dtypes.int64) << b.scalar(number))]
 
     turns = b.doublings(sizes[dim])
     if not isinstance(turns, int):
@@ -99,7 +100,7 @@ def doubling_passes(
 
 
 def prefix_sum(b: RuleBuilder, x: Tensor) -> Tensor:
-    """The inclusive running sum of a 1-d int64 tensor."""
+    """Compute the inclusive running sum of a 1-d int64 tensor."""
 
     def add_from_before(at: Sequence[SSAValue], width: Element, read: Read) -> Element:
         here = b.scalar(at[0])
@@ -110,21 +111,41 @@ def prefix_sum(b: RuleBuilder, x: Tensor) -> Tensor:
 
 
 def true_positions(b: RuleBuilder, mask: Tensor) -> list[Tensor]:
-    """The indices of the true elements, one 1-d tensor for each dim of the mask; how many is known at run time."""
+    """List the indices of the true elements, one 1-d tensor for each dim of the mask; their number is dynamic."""
     sizes = b.sizes(mask)
     total = b.product(sizes)
     if isinstance(total, int) and total == 0:
         return [b.empty([0], dtypes.int64) for _ in sizes]
     flat = b.reshape(b.elementwise([mask], lambda e: e.to(dtypes.bool_).to(dtypes.int64), dtypes.int64), [total])
-    sums = prefix_sum(b, flat)
     counted = b.reduce([flat], [0], [(0, dtypes.int64)], lambda e, acc: acc + e)[0]
     count = b.as_index(Element(b, b.item(counted), dtypes.int64))
-    places = b.generate([count], dtypes.int64, lambda i: first_not_below(b, sums, b.scalar(i) + 1))
+    if b.loads_are_cheap:
+        places = _gather_true(b, flat, count)
+    else:
+        sums = prefix_sum(b, flat)
+        places = b.generate([count], dtypes.int64, lambda i: first_not_below(b, sums, b.scalar(i) + 1))
     return [b.elementwise([places], lambda e, d=d: unravel(b, e, sizes)[d], dtypes.int64) for d in range(mask.rank)]
 
 
+def _gather_true(b: RuleBuilder, flags: Tensor, count: Size) -> Tensor:
+    """Find the positions of the ones in a tensor of zeros and ones, of which `count` are ones."""
+    last = b.sub(count, 1)
+
+    def turn(at: SSAValue, found: Element, places: Tensor) -> list[Any]:
+        # What is not true is written as well, to be overwritten by the next; behind the last one there is no place.
+        flag = b.load(flags, [at])
+        here = b.as_index(found)
+        stored = b.branch(
+            b.scalar_bool(b.compare("sle", here, last)), [places], lambda: [b.store(places, [here], b.scalar(at))]
+        )
+        return [found + flag, *stored]
+
+    none = b.element(0, dtypes.int64)
+    return b.loop(0, b.size(flags, 0), [none, b.empty([count], dtypes.int64)], turn)[1]
+
+
 def unravel(b: RuleBuilder, number: Element, sizes: Sequence[Size]) -> list[Element]:
-    """The position with this row-major number."""
+    """Compute the position that has this row-major number."""
     position: list[Element] = []
     for size in reversed(sizes[1:]):
         n = b.element(size, dtypes.int64)
@@ -156,7 +177,7 @@ class Indexing:
         return [*kept[: self.at], *self.sizes, *kept[self.at :]]
 
     def result_dims(self) -> tuple[list[int], dict[int, int]]:
-        """The dims of the result that the index tensors fill, and the dim of the result for each kept dim of x."""
+        """Return the result's dims that the index tensors fill, and the result's dim for each kept dim of x."""
         rank = len(self.sizes)
         return (
             list(range(self.at, self.at + rank)),
@@ -210,7 +231,7 @@ def read(
     sizes: Sequence[Size],
     source: Callable[[list[Size], list[Element]], list[Size | Element]],
 ) -> Tensor:
-    """A tensor of elements of x; `source(position, elements of the index tensors)` says which."""
+    """Gather elements of x; `source(position, elements of the index tensors)` returns where from."""
     x_sizes = b.sizes(x)
     out = b.empty(sizes, x.dtype)
     if any(s == 0 for s in x_sizes if isinstance(s, int)):
@@ -226,7 +247,7 @@ def read(
 
 
 def read_indexed(b: RuleBuilder, x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
-    """`x[indices]`."""
+    """Compute `x[indices]`."""
     ix = indexing(b, x, indices)
     if not ix.dims:
         return x
@@ -258,7 +279,7 @@ def index(b: RuleBuilder, x: Tensor, indices: Sequence[Tensor | None]) -> Tensor
 
 
 def select_rows(b: RuleBuilder, x: Tensor, dim: int, index: Tensor) -> Tensor:
-    """`x` with the dim replaced by the dims of the index tensor, which holds no negative indices."""
+    """Replace a dim of `x` by the dims of the index tensor, which holds no negative indices."""
     sizes = b.sizes(x)
     b.check_range(index, sizes[dim], OUT_OF_RANGE, negative=False)
     after = dim + index.rank
@@ -308,7 +329,7 @@ def take(b: RuleBuilder, x: Tensor, index: Tensor) -> Tensor:
 
 
 def check_within(b: RuleBuilder, inner: Sequence[Size], outer: Sequence[Size], but: int | None, message: str) -> None:
-    """Guard that no size is larger than another one, but along one dim; where there are no elements, none is."""
+    """Guard that no size of `inner` exceeds that of `outer`, except along dim `but` and where `inner` is empty."""
     is_empty = b.compare("eq", b.product(inner), 0)
     for d, (small, large) in enumerate(zip(inner, outer, strict=True)):
         if d != but:

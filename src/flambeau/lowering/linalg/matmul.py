@@ -6,11 +6,13 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from xdsl.ir import SSAValue
+
 from flambeau.diagnostics import Unsupported
 from flambeau.ir import dtypes
 from flambeau.ir.dtypes import DType
 from flambeau.lowering.builder import Size, Tensor
-from flambeau.lowering.element import Element
+from flambeau.lowering.element import Element, is_number
 from flambeau.lowering.linalg.rules import linalg_rule
 from flambeau.lowering.verbs import RuleBuilder
 
@@ -18,20 +20,20 @@ MISMATCH = "mismatching contracting dimension"
 
 
 def matmul_2d(b: RuleBuilder, x: Tensor, y: Tensor) -> Tensor:
-    """[m, k] by [k, n], in the accumulator's dtype."""
+    """Multiply [m, k] by [k, n], in the accumulator's dtype."""
     b.same_size(b.size(x, 1), b.size(y, 0), MISMATCH)
     return b.contract("matmul", [x, y], [b.size(x, 0), b.size(y, 1)])
 
 
 def matmul_3d(b: RuleBuilder, x: Tensor, y: Tensor) -> Tensor:
-    """[batch, m, k] by [batch, k, n], in the accumulator's dtype."""
+    """Multiply [batch, m, k] by [batch, k, n], in the accumulator's dtype."""
     batch = b.same_size(b.size(x, 0), b.size(y, 0), "mismatching batch dimension")
     b.same_size(b.size(x, 2), b.size(y, 1), MISMATCH)
     return b.contract("batch_matmul", [x, y], [batch, b.size(x, 1), b.size(y, 2)])
 
 
 def product(b: RuleBuilder, x: Tensor, y: Tensor) -> Tensor:
-    """`torch.matmul` in the accumulator's dtype: vectors, matrices, broadcast batches."""
+    """Multiply as `torch.matmul` does, in the accumulator's dtype: vectors, matrices, broadcast batches."""
     if x.rank == 0 or y.rank == 0:
         raise Unsupported("matmul needs tensors of at least one dimension")
     drop: list[int] = []
@@ -50,9 +52,11 @@ def _product_of_matrices(b: RuleBuilder, x: Tensor, y: Tensor) -> Tensor:
         rows = b.reshape(x, [b.product(xs[:-1]), xs[-1]])
         return b.reshape(matmul_2d(b, rows, y), [*xs[:-1], ys[-1]])
     batch = b.broadcast_sizes(xs[:-2], ys[:-2])
+    left, right = b.broadcast_to(x, [*batch, *xs[-2:]]), b.broadcast_to(y, [*batch, *ys[-2:]])
+    if (found := b.batched_product(left, right)) is not None:
+        return found
     count = b.product(batch)
-    left = b.reshape(b.broadcast_to(x, [*batch, *xs[-2:]]), [count, *xs[-2:]])
-    right = b.reshape(b.broadcast_to(y, [*batch, *ys[-2:]]), [count, *ys[-2:]])
+    left, right = b.reshape(left, [count, *xs[-2:]]), b.reshape(right, [count, *ys[-2:]])
     if isinstance(count, int) and count == 1:
         out = matmul_2d(b, b.reshape(left, xs[-2:]), b.reshape(right, ys[-2:]))
     else:
@@ -67,7 +71,7 @@ def matmul(b: RuleBuilder, x: Tensor, y: Tensor) -> Tensor:
 
 @linalg_rule("aten.inner")
 def inner(b: RuleBuilder, x: Tensor, y: Tensor) -> Tensor:
-    """Every row of one with every row of the other."""
+    """Multiply every row of one with every row of the other: Σ_k x[..., k] y[..., k]."""
     if x.rank == 0 or y.rank == 0:
         dtype = b.out_dtype
         return b.elementwise([x, y], lambda p, q: p.to(dtype.compute) * q.to(dtype.compute), dtype)
@@ -103,12 +107,13 @@ def outer(b: RuleBuilder, x: Tensor, y: Tensor) -> Tensor:
 
 
 def finish(b: RuleBuilder, out: Tensor, bias: Tensor | None, beta: Any, alpha: Any) -> Tensor:
-    """alpha * out + beta * bias in one loop, rounded to the result's dtype once."""
+    """Compute alpha * out + beta * bias in one loop, rounded to the result's dtype once."""
     dtype = b.out_dtype
-    if bias is None or (isinstance(beta, (int, float)) and beta == 0):
+    beta, alpha = (b.scalar(n) if isinstance(n, SSAValue) else n for n in (beta, alpha))
+    if bias is None or is_number(beta, 0):
         if bias is not None:
             b.loop_sizes([bias], b.sizes(out))  # PyTorch looks, even where it does not read.
-        return b.to(out, dtype) if alpha == 1 else b.elementwise([out], lambda e: e * alpha, dtype)
+        return b.to(out, dtype) if is_number(alpha, 1) else b.elementwise([out], lambda e: e * alpha, dtype)
 
     def add(e: Element, c: Element) -> Element:
         return e * alpha + e.like(c) * beta
@@ -117,6 +122,9 @@ def finish(b: RuleBuilder, out: Tensor, bias: Tensor | None, beta: Any, alpha: A
 
 
 # --- Attention ---
+
+QUERIES, MOST_BLOCKS, MANY_WEIGHTS = 128, 32, 1 << 18
+"""Attention of more than so many weights goes through the queries in blocks of 128, or in 32 larger ones."""
 
 
 @linalg_rule("aten.scaled_dot_product_attention")
@@ -133,18 +141,56 @@ def attention(
 ) -> Tensor:
     if dropout > 0:
         raise Unsupported("attention with dropout draws random numbers", "Call model.eval() before compiling.")
-    weights = attention_weights(b, query, key, mask, causal, scale, gqa)
     if gqa:
-        value = _repeat_heads(b, value, query)
-    return b.to(product(b, weights, value), b.out_dtype)
+        key, value = (_repeat_heads(b, x, query) for x in (key, value))
+    length = b.size(query, -2)
+    step = _queries_at_once(length, b.size(key, -2)) if b.loads_are_cheap else length
+    if step is length or not isinstance(length, int) or not isinstance(step, int):
+        return b.to(product(b, attention_weights(b, query, key, mask, causal, scale), value), b.out_dtype)
+
+    def part(x: Tensor, first: int) -> Tensor:
+        """Slice `step` rows from `first` on, or what is left of them, out of the next-to-last dim."""
+        dim, sizes = x.rank - 2, b.sizes(x)
+        starts: list[Size] = [first if d == dim else 0 for d in range(x.rank)]
+        return b.slice(
+            x, starts, [min(step, length - first) if d == dim else n for d, n in enumerate(sizes)], [1] * x.rank
+        )
+
+    parts = []
+    for first in range(0, length, step):
+        is_one_row = mask is not None and (mask.rank < 2 or mask.shape[-2] == 1)
+        own = mask if mask is None or is_one_row else part(mask, first)
+        weights = attention_weights(b, part(query, first), key, own, causal, scale, first)
+        parts.append(b.to(product(b, weights, value), b.out_dtype))
+    sizes = b.sizes(parts[0])
+    result = b.empty([length if d == len(sizes) - 2 else n for d, n in enumerate(sizes)], b.out_dtype)
+    for first, piece in zip(range(0, length, step), parts, strict=True):
+        at: list[Size] = [first if d == len(sizes) - 2 else 0 for d in range(len(sizes))]
+        result = b.insert_slice(piece, result, at, [1] * len(sizes))
+    return result
+
+
+def _queries_at_once(queries: Size, keys: Size) -> Size:
+    """Choose how many rows of the weights are computed together, so that many still fit into a cache."""
+    if not isinstance(queries, int) or not isinstance(keys, int) or queries * keys < MANY_WEIGHTS:
+        return queries
+    blocks = min(-(-queries // QUERIES), MOST_BLOCKS)
+    return -(-queries // blocks)
 
 
 def attention_weights(
-    b: RuleBuilder, query: Tensor, key: Tensor, mask: Tensor | None, causal: bool, scale: float | None, gqa: bool
+    b: RuleBuilder,
+    query: Tensor,
+    key: Tensor,
+    mask: Tensor | None,
+    causal: bool,
+    scale: float | None,
+    first: int = 0,
 ) -> Tensor:
-    """softmax(query @ key^T * scale + mask), in f32 for 16-bit inputs and rounded to them."""
-    if gqa:
-        key = _repeat_heads(b, key, query)
+    """Compute softmax(query @ key^T * scale + mask), in f32 for 16-bit inputs and rounded to them.
+
+    `first` is the number of the first query, which tells a causal mask where it stands.
+    """
     width = b.size(query, -1)
     factor: Any = scale
     if scale is None:
@@ -160,7 +206,7 @@ def attention_weights(
             bias = m[0].select(s.like(0), float("-inf")) if m[0].dtype is dtypes.bool_ else m[0].to(dtype)
             s = s + bias  # What is masked and not a number stays so, as in PyTorch.
         if causal:
-            s = b.scalar_bool(b.compare("sge", at[-2], at[-1])).select(s, float("-inf"))
+            s = b.scalar_bool(b.compare("sge", b.add(at[-2], first), at[-1])).select(s, float("-inf"))
         return s
 
     scores = b.map_indexed([scores] if mask is None else [scores, mask], sizes, dtype, masked)
@@ -169,7 +215,7 @@ def attention_weights(
 
 
 def safe_softmax(b: RuleBuilder, x: Tensor, dtype: DType) -> Tensor:
-    """The softmax along the last dim, zero in rows of nothing but -inf."""
+    """Compute the softmax along the last dim; rows of nothing but -inf give zeros."""
     last = [x.rank - 1]
     everywhere, rows = tuple(range(x.rank)), tuple(range(x.rank - 1))
     most = b.reduce([x], last, [(float("-inf"), x.dtype)], lambda e, acc: acc.maximum(e))[0]
@@ -187,7 +233,7 @@ def safe_softmax(b: RuleBuilder, x: Tensor, dtype: DType) -> Tensor:
 
 
 def _repeat_heads(b: RuleBuilder, x: Tensor, query: Tensor) -> Tensor:
-    """Each key or value head serves several query heads in a row."""
+    """Repeat each key or value head for the query heads that share it, which are adjacent."""
     heads, own = b.size(query, -3), b.size(x, -3)
     times = b.floordiv(heads, own)
     if isinstance(times, int) and times == 1:

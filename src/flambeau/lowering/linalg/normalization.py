@@ -30,7 +30,7 @@ from flambeau.lowering.verbs import RuleBuilder
 
 
 def _shifted(b: RuleBuilder, x: Tensor, dim: int) -> tuple[Tensor, int, list[int], Tensor]:
-    """x in the dtype to compute in, the dim, the other dims, and the largest elements along it."""
+    """Return x in the dtype to compute in, the dim, the other dims, and the largest elements along it."""
     x = b.to(x, b.out_dtype.compute)
     if not x.rank:
         x = b.reshape(x, [1])
@@ -82,7 +82,7 @@ def log_softmax(b: RuleBuilder, x: Tensor, dim: int, _: Any) -> Tensor:
 
 
 def _statistics(b: RuleBuilder, x: Tensor, dims: Sequence[int], eps: float) -> tuple[Tensor, Tensor, Tensor]:
-    """The mean, the variance and 1 / sqrt(variance + eps) over dims. Of nothing the mean is 0, and the others NaN."""
+    """Compute mean, variance and 1 / sqrt(variance + eps) over dims. Of nothing the mean is 0, the others NaN."""
     n = count(b, x, dims)
     sums = total(b, x, dims)
     mean = per_element(b, sums, lambda e: e / b.element(b.maximum(n, 1), e.dtype), sums.dtype)
@@ -106,7 +106,7 @@ def _scale_and_shift(
     along: Sequence[int],
     dtype: DType,
 ) -> Tensor:
-    """`(x - mean) * inverse * weight + bias` in one pass; statistics run along `around`, weights along `along`."""
+    """Compute `(x - mean) * inverse * weight + bias`; statistics run along the dims `around`, weights along `along`."""
     places = [(mean, around), (inverse, around), (weight, along), (bias, along)]
     compute = x.dtype.compute
 
@@ -124,7 +124,7 @@ def _scale_and_shift(
 
 
 def _last(b: RuleBuilder, x: Tensor, shape: Sequence[Size]) -> tuple[list[int], list[int]]:
-    """The leading dims, and the trailing ones, which have to be of the given shape."""
+    """Split dims into leading ones and trailing ones, which are guarded to have the given shape."""
     first = x.rank - len(shape)
     for dim, size in enumerate(shape, first):
         b.same_size(size, b.size(x, dim), f"dimension {dim} does not have the size that is normalised")
@@ -250,7 +250,7 @@ def _by_channel(
 def _with_batch_statistics(
     b: RuleBuilder, x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The result, and the mean, the variance and the inverse deviation of every channel."""
+    """Normalise by the batch's statistics; return the result, and every channel's mean, variance, inverse deviation."""
     dims = [i for i in range(x.rank) if i != 1]
     mean, variance, inverse = _statistics(b, x, dims, eps)
     result = _scale_and_shift(b, x, mean, inverse, [1], weight, bias, [1], b.out_dtype)
@@ -333,7 +333,7 @@ def native_batch_norm_functional(
     momentum: float,
     eps: float,
 ) -> tuple[Tensor, ...]:
-    """As training does it, with the new running statistics as results."""
+    """Normalise as in training, with the new running statistics as results: (1 - momentum) * old + momentum * new."""
     _require_channels(b, x, weight, bias, mean, variance)
     if not training:
         plain = native_batch_norm(b, x, weight, bias, mean, variance, False, momentum, eps)

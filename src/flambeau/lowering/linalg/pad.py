@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import Any
 
+from xdsl.ir import SSAValue
+
 from flambeau.diagnostics import Unsupported
 from flambeau.ir import dtypes
 from flambeau.ir.dtypes import DType
@@ -27,7 +29,7 @@ def resize_border(b: RuleBuilder, x: Tensor, low: Sequence[Size], high: Sequence
 
 
 def _padded_sizes(b: RuleBuilder, old: Sequence[Size], low: Sequence[Size], high: Sequence[Size]) -> list[Size]:
-    """The sizes with a border; no more can be cropped than there is."""
+    """Add a border to sizes; guard that no more is cropped than there is."""
     sizes = [b.add(s, b.add(lo, hi)) for s, lo, hi in zip(old, low, high, strict=True)]
     for size, amounts in zip(sizes, zip(low, high, strict=True), strict=True):
         if not all(isinstance(p, int) and p >= 0 for p in amounts):
@@ -36,7 +38,7 @@ def _padded_sizes(b: RuleBuilder, old: Sequence[Size], low: Sequence[Size], high
 
 
 def _borders(amounts: Sequence[Size], rank: int) -> tuple[list[Size], list[Size]]:
-    """PyTorch's list, last dim first and (low, high) by turns, as one list of each for all dims."""
+    """Split PyTorch's list, last dim first and (low, high) by turns, into one list of each for all dims."""
     if len(amounts) % 2 or len(amounts) > 2 * rank:
         raise Unsupported(f"{len(amounts)} padding amounts for a tensor of rank {rank}")
     low, high = list(amounts[0::2])[::-1], list(amounts[1::2])[::-1]
@@ -99,6 +101,9 @@ def _pad_from_input(b: RuleBuilder, x: Tensor, pad: Sequence[Size], mode: str) -
         b.guard(b.compare("sgt", most, 0), "padding by less than nothing leaves no elements")
     padded = [i for i in range(x.rank) if not (low[i] == 0 and high[i] == 0)]
     position = _MODES[mode]
+    is_wide = all(isinstance(p, int) and p >= 0 for p in (low[-1], high[-1]))
+    if b.loads_are_cheap and x.rank - 1 in padded and is_wide and 0 not in x.shape:
+        return _pad_rows(b, x, new, low, [i for i in padded if i < x.rank - 1], position)
 
     def at(*indices: Size) -> Element:
         places = list(indices)
@@ -107,6 +112,33 @@ def _pad_from_input(b: RuleBuilder, x: Tensor, pad: Sequence[Size], mode: str) -
         return b.load(x, places)
 
     return b.generate(new, x.dtype, at)
+
+
+def _pad_rows(
+    b: RuleBuilder, x: Tensor, new: list[Size], low: Sequence[Size], padded: Sequence[int], position: Position
+) -> Tensor:
+    """Pad the last dim, and others, row by row: a border, a row of the input, which is copied as it is, a border."""
+    stored = b.to(x, dtypes.uint8) if x.dtype.is_bool else x
+    old, start = b.sizes(x), low[-1]
+    end = b.add(start, old[-1])
+
+    def row(at: list[Size], into: Tensor) -> list[Tensor]:
+        places = list(at)
+        for i in padded:
+            places[i] = position(b, b.sub(at[i], low[i]), old[i])
+
+        def border(j: SSAValue, into: Tensor) -> list[Tensor]:
+            place = position(b, b.sub(j, start), old[-1])
+            return [b.store(into, [*at, j], b.load(stored, [*places, place]))]
+
+        def middle(j: SSAValue, into: Tensor) -> list[Tensor]:
+            return [b.store(into, [*at, j], b.load(stored, [*places, b.sub(j, start)]))]
+
+        for first, last, body in ((0, start, border), (start, end, middle), (end, new[-1], border)):
+            [into] = b.loop(first, last, [into], body)
+        return [into]
+
+    return b.to(b.nest(new[:-1], [b.empty(new, stored.dtype)], row)[0], x.dtype)
 
 
 @linalg_rule("aten.pad")
@@ -135,7 +167,7 @@ def pad_circular(b: RuleBuilder, x: Tensor, pad: Sequence[Size]) -> Tensor:
 
 
 def _output_sizes(b: RuleBuilder, x: Tensor, sizes: Sequence[Size] | None, scales: Sequence[Any] | None) -> list[Size]:
-    """The sizes of the last dims of an upsampled tensor, given as such or as factors."""
+    """Compute the sizes of the last dims of an upsampled tensor, given as such or as factors."""
     if sizes:
         return list(sizes)
     assert scales is not None
@@ -152,13 +184,13 @@ def _scaled(b: RuleBuilder, size: Size, scale: float) -> Size:
 
 
 def _require_pixels(b: RuleBuilder, sizes: Sequence[Size]) -> None:
-    """Nothing can be resized, and nothing can be made of anything."""
+    """Guard that an image has pixels: nothing can be resized to, or made from, an empty one."""
     for size in sizes:
         b.guard(b.compare("sgt", size, 0), "an image without pixels cannot be resized")
 
 
 def _ratio(b: RuleBuilder, old: Size, new: Size, scale: float | None, dtype: DType) -> Element:
-    """How far one step in the result goes in the input, rounded to the dtype as PyTorch rounds it."""
+    """Compute how far one step in the result goes in the input, rounded to the dtype as PyTorch rounds it."""
     if scale is not None and scale > 0:
         return b.element(1.0 / scale, dtype)
     return b.scalar(b.index(old)).to(dtype) / b.scalar(b.index(new)).to(dtype)
@@ -187,7 +219,7 @@ def _upsample_nearest(
 
 
 def _whole_factor(old: Size, new: Size, scale: float | None, shift: float) -> int | None:
-    """How often each element is repeated, where that is all that PyTorch's float arithmetic comes to."""
+    """Return how often each element is repeated if PyTorch's float arithmetic comes to just that; else None."""
     import numpy as np
 
     if scale is not None and float(scale).is_integer() and not isinstance(new, int):
@@ -201,7 +233,7 @@ def _whole_factor(old: Size, new: Size, scale: float | None, shift: float) -> in
 
 
 def _repeat(b: RuleBuilder, x: Tensor, factors: Sequence[int]) -> Tensor:
-    """Each element of the last dims so many times in a row."""
+    """Repeat each element of the last dims so many times in a row."""
     lead = x.rank - len(factors)
     sizes = b.sizes(x)
     split: list[Size] = sizes[:lead] + [s for size in sizes[lead:] for s in (size, 1)]

@@ -7,7 +7,7 @@ from typing import Any
 
 from flambeau.diagnostics import Unsupported
 from flambeau.lowering import complex_functions
-from flambeau.lowering.element import Element
+from flambeau.lowering.element import Element, is_number
 from flambeau.lowering.linalg.rules import pointwise
 from flambeau.lowering.verbs import RuleBuilder
 
@@ -16,17 +16,17 @@ from flambeau.lowering.verbs import RuleBuilder
 
 @pointwise("aten.add.Tensor", "aten.add.Scalar")
 def add(x: Element, y: Any, alpha: Any) -> Element:
-    return x + (y if alpha == 1 else x.like(y) * alpha)
+    return x + (y if is_number(alpha, 1) else x.like(y) * alpha)
 
 
 @pointwise("aten.sub.Tensor", "aten.sub.Scalar")
 def sub(x: Element, y: Any, alpha: Any) -> Element:
-    return x - (y if alpha == 1 else x.like(y) * alpha)
+    return x - (y if is_number(alpha, 1) else x.like(y) * alpha)
 
 
 @pointwise("aten.rsub.Scalar", "aten.rsub.Tensor")
 def rsub(x: Element, y: Any, alpha: Any) -> Element:
-    return y - (x if alpha == 1 else x * alpha)
+    return y - (x if is_number(alpha, 1) else x * alpha)
 
 
 @pointwise("aten.mul.Tensor", "aten.mul.Scalar")
@@ -40,7 +40,7 @@ def div(x: Element, y: Any) -> Element:
 
 
 def guard_divisor(b: RuleBuilder, x: Any, y: Any, mode: str | None = "floor") -> None:
-    """Integers that are divided by zero make PyTorch raise; floats give infinity or NaN."""
+    """Guard that integers are not divided by zero, where PyTorch raises; floats give infinity or NaN."""
     if mode is not None:
         b.check_divisor(x, y, b.out_dtype)
 

@@ -33,7 +33,7 @@ def _names(name: str) -> tuple[str, str, str]:
 
 
 def _chebyshev(kind: str, x: Element, n: Element) -> Element:
-    """The four kinds differ in the one of degree 1, and in what they are of an angle."""
+    """Evaluate Chebyshev's polynomial of a kind: C_n = 2x C_(n-1) - C_(n-2); for larger n by its closed form."""
     first = {"t": x, "u": x * 2, "v": x * 2 - 1, "w": x * 2 + 1}[kind]
     before, value = x.like(1), (n >= 1).select(first, 1)
     for k in range(2, UNROLLED + 1):
@@ -45,12 +45,12 @@ def _chebyshev(kind: str, x: Element, n: Element) -> Element:
 
 
 def _mirrored(x: Element, n: Element, value: Element) -> Element:
-    """A polynomial that is odd or even as its degree is, from its value at |x|."""
+    """Extend a polynomial with the parity of its degree from |x| to x: P_n(-x) = (-1)^n P_n(x)."""
     return ((x < 0) & n.is_odd()).select(-value, value)
 
 
 def _at_one(kind: str, x: Element, n: Element) -> Element:
-    """At 1 and -1, where the other forms divide by zero."""
+    """Evaluate at 1 and -1, where the other forms divide by zero."""
     right = {"t": n.like(1), "u": n + 1, "v": n.like(1), "w": n * 2 + 1}[kind]
     left = {"t": n.like(1), "u": n + 1, "v": n * 2 + 1, "w": n.like(1)}[kind]
     return _mirrored(x, n, (x > 0).select(right, left))
@@ -69,7 +69,7 @@ def _of_angle(kind: str, x: Element, n: Element) -> Element:
 
 
 def _of_power(kind: str, x: Element, n: Element) -> Element:
-    """Outside of [-1, 1]: a power of x + √(x² - 1), and a factor near 1; v and w change places left of it.
+    """Evaluate outside of [-1, 1] by a power of |x| + √(x² - 1), times a factor near 1; v and w swap left of it.
 
     PyTorch's recurrence subtracts two infinities as soon as the polynomial of degree n - 2 is one.
     """
@@ -94,7 +94,7 @@ def _of_power(kind: str, x: Element, n: Element) -> Element:
 
 
 def _any_operand(function: Callable[[Element, Element], Element]) -> Callable[[Any, Any], Element]:
-    """Either operand may be a number."""
+    """Wrap a function of elements so that either operand may be a number."""
 
     def body(x: Any, n: Any) -> Element:
         x, n = (x, x.like(n)) if isinstance(x, Element) else (n.like(x), n)
@@ -104,7 +104,7 @@ def _any_operand(function: Callable[[Element, Element], Element]) -> Callable[[A
 
 
 def _degree(n: Element) -> Element:
-    """A degree as a whole number; what is not finite counts as negative, as in PyTorch."""
+    """Convert a degree to a whole number; what is not finite counts as negative, as in PyTorch."""
     return (abs(n) < 2.0**63).select(n.trunc(), n.like(-1))
 
 
@@ -167,12 +167,12 @@ def _by_recurrence(recurrence: Recurrence, b: RuleBuilder, x: Any, n: Any) -> Te
     most = b.reduce([n], range(n.rank), [(1, dtype)], lambda e, acc: acc.maximum((e > limit).select(0, e)))[0]
     turns: Size = b.as_index(Element(b, b.number_of(most, dtypes.int64), dtypes.int64))
 
-    def turn(k: SSAValue, carried: list[Tensor]) -> list[Tensor]:
+    def turn(k: SSAValue, carried: Tensor) -> list[Tensor]:
         def body(*index: SSAValue) -> Element:
             at = list(index[1:])
             here, degree = b.load(x, at), b.scalar(k).to(dtype)
             is_first = degree == 0
-            p, q = (b.load(carried[0], [b.index(i), *at]) for i in (0, 1))
+            p, q = (b.load(carried, [b.index(i), *at]) for i in (0, 1))
             new = is_first.select(recurrence.first(here), recurrence.following(here, degree, p, q))
             old = is_first.select(here.like(1), q)
             is_going_on = degree < b.load(n, at)

@@ -40,7 +40,7 @@ class Pooling(Windows):
         return cls(kernel, out, stride, dilation, padding, size)
 
     def pad(self, b: RuleBuilder, x: Tensor, value: Any) -> Tensor:
-        """The input with a border, wide enough for the last window too."""
+        """Pad the input, wide enough for the last window too."""
         lead: list[Size] = [0] * (x.rank - len(self.kernel))
         high: list[Size] = []
         for size, out, k, s, p, d in zip(
@@ -134,7 +134,7 @@ def _max_pool_with_indices(b: RuleBuilder, x: Tensor, n: int, *args: Any) -> tup
 
 
 def _flat(b: RuleBuilder, places: Sequence[Size], sizes: Sequence[Size]) -> Element:
-    """The number of an element of the plane when all are counted row by row."""
+    """Compute the row-major number of an element of the plane."""
     flat: Size = 0
     for place, size in zip(places, sizes, strict=True):
         flat = b.add(b.mul(flat, size), place)
@@ -152,7 +152,7 @@ def _inside(b: RuleBuilder, places: Sequence[Size], sizes: Sequence[Size]) -> El
 def _better(
     e: Element, at: Element, best: Element, best_at: Element, inside: Element | None
 ) -> tuple[Element, Element]:
-    """The new maximum and its place: the first of equal ones, the last NaN, and never one of the border."""
+    """Update the maximum and its place: the first of equal ones, the last NaN, and never one of the border."""
     take = (e > best) | e.isnan() | (best_at < 0)
     take = take if inside is None else take & inside
     return take.select(e, best), take.select(at, best_at)
@@ -205,7 +205,7 @@ def _avg_pool(
 
 
 def _overlap(b: RuleBuilder, o: Size, k: int, s: int, p: int, size: Size, border: int, ceil_mode: bool) -> Size:
-    """How many elements of a window count, given how much of the border does."""
+    """Count the elements of a window that count, given how much of the border does."""
     if border == p and not ceil_mode:
         return k
     start = b.sub(b.mul(o, s), p)
@@ -261,7 +261,7 @@ def _adaptive_avg_pool(b: RuleBuilder, x: Tensor, out: list[Size]) -> Tensor:
 
 
 def _even_windows(size: Sequence[Size], out: Sequence[Size]) -> list[int] | None:
-    """The kernel when all windows are as large and do not overlap."""
+    """Return the kernel when all windows are equally large and do not overlap; else None."""
     kernel = [
         s // o if isinstance(s, int) and isinstance(o, int) and o and s % o == 0 else 0 for s, o in zip(size, out)
     ]
@@ -269,7 +269,7 @@ def _even_windows(size: Sequence[Size], out: Sequence[Size]) -> list[int] | None
 
 
 def _bin(b: RuleBuilder, i: Size, size: Size, out: Size) -> tuple[Size, Size]:
-    """Where window i starts and ends."""
+    """Compute where window i starts and ends: floor(i size / out) and ceil((i + 1) size / out)."""
     return b.floordiv(b.mul(i, size), out), b.ceildiv(b.mul(b.add(i, 1), size), out)
 
 
@@ -279,6 +279,8 @@ def _adaptive(
     """Reduce windows of different sizes; `body(places, element, *accumulators)` sees the elements inside of them."""
     lead = x.rank - len(out)
     size = b.sizes(x)[lead:]
+    if b.loads_are_cheap:
+        return _adaptive_loops(b, x, out, inits, body)
     # No window is longer: its borders are each less than one off the real ones.
     kernel = [
         b.minimum(b.add(b.floordiv(s, b.maximum(o, 1)), 2), b.maximum(s, 1)) for s, o in zip(size, out, strict=True)
@@ -296,6 +298,29 @@ def _adaptive(
         return tuple(inside.select(new, old) for new, old in zip(results, acc, strict=True))
 
     return b.windows([], [], [*b.sizes(x)[:lead], *out], kernel, inits, in_window, indexed=True)
+
+
+def _adaptive_loops(
+    b: RuleBuilder, x: Tensor, out: Sequence[Size], inits: Sequence[Any], body: Callable[..., Any]
+) -> list[Tensor]:
+    """Reduce windows of different sizes by loops in the body, where loads are cheap."""
+    sizes = b.sizes(x)
+    lead = x.rank - len(out)
+
+    def window(*at: Size) -> tuple[Element, ...]:
+        bins = [_bin(b, i, s, o) for i, s, o in zip(at[lead:], sizes[lead:], out, strict=True)]
+
+        def turn(places: list[Size], *accumulated: Element) -> Sequence[Element]:
+            if len(places) < len(bins):
+                start, end = bins[len(places)]
+                return b.loop(start, end, accumulated, lambda i, *inner: turn([*places, i], *inner))
+            results = body(places, b.load(x, [*at[:lead], *places]), *accumulated)
+            return results if isinstance(results, tuple) else (results,)
+
+        return tuple(turn([], *(b.element(value, dtype) for value, dtype in inits)))
+
+    rank = x.rank
+    return b.each([], [*sizes[:lead], *out], lambda: window(*map(b.loop_index, range(rank))), [d for _, d in inits])
 
 
 @linalg_rule("aten.adaptive_max_pool1d")
@@ -341,7 +366,7 @@ def _all_windows(
     dtype: DType,
     body: Callable[..., Element],
 ) -> Tensor:
-    """Every window looks at all elements: `body(inside, place, *elements, *windows)`. Windows come before `dim`."""
+    """Compare every window with all elements: `body(inside, place, *elements, *windows)`. Windows come before `dim`."""
     sizes = b.sizes(elements[0])
 
     def at(indices: list[Size], *both: Element) -> Element:
@@ -372,7 +397,7 @@ def _adaptive_extremes(b: RuleBuilder, x: Tensor, out: list[Size]) -> tuple[Tens
 def _extremes_along(
     b: RuleBuilder, x: Tensor, places: Tensor, dim: int, out: Size, stride: Size
 ) -> tuple[Tensor, Tensor]:
-    """The greatest elements of windows along a dim and their places in the plane: the first of equals, the last NaN."""
+    """Find the maxima of windows along a dim and their places in the plane: the first of equals, the last NaN."""
     size, step = b.element(b.size(x, dim), dtypes.int64), b.element(stride, dtypes.int64)
     least = x.dtype.min
 

@@ -20,7 +20,7 @@ LIBRARY = "quantized_decomposed"
 
 
 def _affine(b: RuleBuilder, x: Tensor, scale: Any, zero: Any, body: Callable[..., Element], dtype: DType) -> Tensor:
-    """One loop whose body sees an element, its scale and its zero point: numbers, or tensors that broadcast."""
+    """Run one loop whose body takes an element, its scale and its zero point: numbers, or tensors that broadcast."""
     tensors = [p for p in (scale, zero) if isinstance(p, Tensor)]
 
     def at(e: Element, *parameters: Element) -> Element:
@@ -84,7 +84,7 @@ def dequantize_per_tensor(
 
 
 def _single(b: RuleBuilder, x: Tensor) -> Tensor:
-    """A tensor of one element, without dims."""
+    """Reshape a tensor of one element to rank 0."""
     return b.reshape(x, [])
 
 
@@ -102,7 +102,7 @@ def dequantize_per_tensor_tensor(b: RuleBuilder, x: Tensor, scale: Tensor, zero:
 
 
 def _along(b: RuleBuilder, x: Tensor, parameters: Tensor, axis: int) -> Tensor:
-    """Parameters so that they broadcast along an axis."""
+    """Reshape parameters so that they broadcast along an axis."""
     at = b.dim(axis, x.rank)
     size = b.same_size(b.size(x, at), b.size(parameters, 0), "there is not one parameter for each channel")
     return b.reshape(parameters, [size, *[1] * (x.rank - 1 - at)])
@@ -127,7 +127,7 @@ def dequantize_per_channel(
 
 
 def _in_groups(b: RuleBuilder, x: Tensor, group: int, *parameters: Tensor | None) -> list[Any]:
-    """The tensor in rows of a group, and a column with a parameter for each row."""
+    """Reshape the tensor to rows of a group, and parameters to a column with one for each row."""
     width = b.size(x, -1)
     if isinstance(width, int) and group > width:
         group = width
@@ -158,23 +158,68 @@ def dequantize_per_channel_group(
 
 
 def _fake_quantized(b: RuleBuilder, x: Tensor, scale: Any, zero: Any, low: int, high: int) -> Tensor:
-    """Floats rounded to what integers times a scale can be."""
-    work = b.out_dtype.compute
+    """Round floats to multiples of a scale: (clamp(round(x / scale) + zero, low, high) - zero) * scale."""
+    return _affine(b, x, scale, zero, _fake(b.out_dtype.compute, low, high), b.out_dtype)
+
+
+def _fake_quantized_with_mask(
+    b: RuleBuilder, x: Tensor, scale: Any, zero: Any, low: int, high: int
+) -> tuple[Tensor, Tensor]:
+    """Give a mask too, of what was in range: its gradient is passed on."""
+    steps_of = _steps(b.out_dtype.compute)
+
+    def in_range(e: Element, s: Any, z: Any) -> Element:
+        steps, _, _ = steps_of(e, s, z)
+        return (steps >= low) & (steps <= high)
+
+    return _fake_quantized(b, x, scale, zero, low, high), _affine(b, x, scale, zero, in_range, dtypes.bool_)
+
+
+def _steps(work: DType) -> Callable[..., tuple[Element, Element, Element]]:
+    """Count the steps from the zero point; gives them, the scale and the zero point as elements.
+
+    A zero point that is a whole number is added to the rounded steps, one that is a float before they are rounded.
+    """
+
+    def body(e: Element, s: Any, z: Any) -> tuple[Element, Element, Element]:
+        is_between = isinstance(z, Element) and z.dtype.is_float
+        s, z = (p.to(work) if isinstance(p, Element) else e.to(work).like(p) for p in (s, z))
+        steps = e.to(work) * (1 / s)
+        return ((steps + z).round() if is_between else steps.round() + z), s, z
+
+    return body
+
+
+def _fake(work: DType, low: int, high: int) -> Callable[..., Element]:
+    steps_of = _steps(work)
 
     def body(e: Element, s: Any, z: Any) -> Element:
-        s, z = (p.to(work) if isinstance(p, Element) else e.to(work).like(p) for p in (s, z))
-        steps = (e.to(work) * (1 / s)).round() + z
-        return (steps.maximum(low).minimum(high) - z) * s
+        steps, step, start = steps_of(e, s, z)
+        return (steps.maximum(low).minimum(high) - start) * step
 
-    return _affine(b, x, scale, zero, body, b.out_dtype)
+    return body
 
 
 linalg_rule("aten.fake_quantize_per_tensor_affine")(_fake_quantized)
+linalg_rule("aten.fake_quantize_per_tensor_affine_cachemask")(_fake_quantized_with_mask)
 
 
 @linalg_rule("aten.fake_quantize_per_tensor_affine.tensor_qparams")
 def fake_quantize_tensor(b: RuleBuilder, x: Tensor, scale: Tensor, zero: Tensor, low: int, high: int) -> Tensor:
     return _fake_quantized(b, x, _single(b, scale), _single(b, zero), low, high)
+
+
+@linalg_rule("aten._fake_quantize_per_tensor_affine_cachemask_tensor_qparams")
+def fake_quantize_tensor_with_mask(
+    b: RuleBuilder, x: Tensor, scale: Tensor, zero: Tensor, enabled: Tensor, low: int, high: int
+) -> tuple[Tensor, Tensor]:
+    """Leave the tensor as it is where `enabled`, a tensor of one number, is 0."""
+    result, mask = _fake_quantized_with_mask(b, x, _single(b, scale), _single(b, zero), low, high)
+    flag = _single(b, enabled)
+    return (
+        b.elementwise([flag, result, x], lambda on, e, old: (on != 0).select(e, old), x.dtype, b.sizes(x)),
+        b.elementwise([flag, mask], lambda on, e: (on == 0) | e, dtypes.bool_, b.sizes(x)),
+    )
 
 
 @linalg_rule("aten.fake_quantize_per_channel_affine")
@@ -184,13 +229,40 @@ def fake_quantize_per_channel(
     return _fake_quantized(b, x, _along(b, x, scales, axis), _along(b, x, zeros, axis), low, high)
 
 
+@linalg_rule("aten.fake_quantize_per_channel_affine_cachemask")
+def fake_quantize_per_channel_with_mask(
+    b: RuleBuilder, x: Tensor, scales: Tensor, zeros: Tensor, axis: int, low: int, high: int
+) -> tuple[Tensor, Tensor]:
+    return _fake_quantized_with_mask(b, x, _along(b, x, scales, axis), _along(b, x, zeros, axis), low, high)
+
+
+def _learnt(b: RuleBuilder, zeros: Tensor, low: int, high: int) -> Tensor:
+    """Take zero points, floats that are learnt, as the nearest whole numbers in range; halves go to even ones."""
+    return b.elementwise([zeros], lambda z: z.round().maximum(low).minimum(high), dtypes.int64)
+
+
+@linalg_rule("aten._fake_quantize_learnable_per_tensor_affine")
+def fake_quantize_learnable(
+    b: RuleBuilder, x: Tensor, scale: Tensor, zero: Tensor, low: int, high: int, grad_factor: float
+) -> Tensor:
+    return _fake_quantized(b, x, _single(b, scale), _single(b, _learnt(b, zero, low, high)), low, high)
+
+
+@linalg_rule("aten._fake_quantize_learnable_per_channel_affine")
+def fake_quantize_learnable_per_channel(
+    b: RuleBuilder, x: Tensor, scales: Tensor, zeros: Tensor, axis: int, low: int, high: int, grad_factor: float
+) -> Tensor:
+    whole = _learnt(b, zeros, low, high)
+    return _fake_quantized(b, x, _along(b, x, scales, axis), _along(b, x, whole, axis), low, high)
+
+
 # --- Scales from the data ---
 
 
 def chosen_parameters(
     b: RuleBuilder, x: Tensor, low: int, high: int, eps: float, dtype: int, symmetric: bool
 ) -> tuple[Tensor, Tensor]:
-    """The scale, in f32, and the zero point for the range of a tensor, which always includes 0."""
+    """Choose the scale, in f32, and the zero point for the range of a tensor, which always includes 0."""
     if x.dtype is not dtypes.float32:
         raise Unsupported(f"choosing a scale for {x.dtype}", "Convert the tensor to float32 first.")
     starts = [(float("inf"), x.dtype), (float("-inf"), x.dtype)]

@@ -28,17 +28,17 @@ shorter sums, and those whose length only the run time knows, are one."""
 
 
 def reduced_dims(b: RuleBuilder, x: Tensor, dims: Dims) -> list[int]:
-    """The dims to reduce, in order; None and the empty list are all, and a 0-d tensor has none."""
+    """List the dims to reduce, in order; None and the empty list are all, and a 0-d tensor has none."""
     return sorted(b.dims(dims, x.rank)) if x.rank else []
 
 
 def count(b: RuleBuilder, x: Tensor, dims: Sequence[int]) -> Size:
-    """How many elements go into one result."""
+    """Count the elements that go into one result."""
     return b.product([b.size(x, d) for d in dims])
 
 
 def keep(b: RuleBuilder, reduced: Tensor, x: Tensor, dims: Sequence[int], keepdim: bool = True) -> Tensor:
-    """A reduced tensor with its dims put back as ones."""
+    """Put the reduced dims back with size 1 if `keepdim`."""
     return b.reshape(reduced, [1 if i in dims else s for i, s in enumerate(b.sizes(x))]) if keepdim else reduced
 
 
@@ -54,7 +54,7 @@ def total(
     given: Sequence[Tensor] = (),
     dtype: DType | None = None,
 ) -> Tensor:
-    """The sum over dims of `term(element, *given)`; tensors that are given have the result's shape.
+    """Sum `term(element, *given)` over dims; tensors that are given have the result's shape.
 
     It is accumulated, and comes out, in `dtype`: by default the one that PyTorch accumulates x's dtype in.
     """
@@ -124,7 +124,7 @@ def _in_two_steps(b: RuleBuilder, x: Tensor, dims: list[int]) -> tuple[Tensor, l
 
 
 def _converted(b: RuleBuilder) -> Term:
-    """PyTorch converts to the result's dtype first, then accumulates."""
+    """Make a term that converts to the result's dtype, as PyTorch does before it accumulates."""
     dtype = b.out_dtype
     return lambda e: e.to(dtype)
 
@@ -161,7 +161,7 @@ def mean(b: RuleBuilder, x: Tensor, dtype: int | None) -> Tensor:
 
 
 def mean_over(b: RuleBuilder, x: Tensor, dims: Sequence[int], term: Term = lambda e: e, **how: Any) -> Tensor:
-    """The mean over dims of `term`; takes what `total` takes. NaN where there is nothing to average."""
+    """Compute the mean over dims of `term`; takes what `total` takes. NaN where there is nothing to average."""
     n = count(b, x, dims)
     result = total(b, x, dims, term, **how)
     return per_element(b, result, lambda e: e / b.element(n, e.dtype), result.dtype)
@@ -199,17 +199,19 @@ def _guard_not_empty(b: RuleBuilder, x: Tensor, dims: Sequence[int], op: str) ->
 
 
 def extreme(b: RuleBuilder, x: Tensor, dims: Sequence[int], largest: bool, term: Term = lambda e: e) -> Tensor:
-    """The largest or smallest element over dims; NaN if there is one. 16-bit floats stay what they are."""
-    start = x.dtype.real.min if largest else x.dtype.real.max
+    """Find the largest or smallest element over dims; NaN if there is one. 16-bit floats are compared in f32."""
+    dtype = x.dtype.real
+    start = dtype.min if largest else dtype.max
 
     def pick(e: Element, acc: Element) -> Element:
-        return term(e).maximum(acc) if largest else term(e).minimum(acc)
+        e = term(e).to(acc.dtype)
+        return e.maximum(acc) if largest else e.minimum(acc)
 
-    return b.reduce([x], dims, [(start, x.dtype.real)], pick)[0]
+    return b.to(b.reduce([x], dims, [(start, dtype.compute)], pick)[0], dtype)
 
 
 def position(b: RuleBuilder, x: Tensor, values: Tensor, dim: int) -> Tensor:
-    """Where along dim the extreme values are first found.
+    """Find where along dim the extreme values occur first.
 
     A pass of its own that takes the least matching index: each pass is then one associative reduction, which compilers
     vectorise, and ties do not depend on the order. If the extreme is NaN, nothing equals it and the first NaN counts.
@@ -283,7 +285,7 @@ linalg_rule("aten.any", "aten.any.dim", "aten.any.dims")(partial(_test, start=Fa
 
 @linalg_rule("aten.hash_tensor")
 def hash_tensor(b: RuleBuilder, x: Tensor, dim: Dims, keepdim: bool, mode: int) -> Tensor:
-    """The exclusive or of the bits of all elements, in 64 bits."""
+    """Combine the bits of all elements, in 64 bits, by exclusive or."""
     dims = reduced_dims(b, x, dim)
 
     def bits(e: Element) -> Element:
@@ -303,12 +305,12 @@ def _squared_size(e: Element) -> Element:
 
 
 def centered_squares(b: RuleBuilder, x: Tensor, dims: Sequence[int], mean: Tensor) -> Tensor:
-    """The sum over dims of the squared distance from the mean."""
+    """Compute Σ |x - mean|² over dims."""
     return total(b, x, dims, lambda e, m: _squared_size(e.to(m.dtype) - m), [mean], mean.dtype.real)
 
 
 def _moments(b: RuleBuilder, x: Tensor, dim: Dims, correction: float | None, keepdim: bool, root: bool) -> list[Tensor]:
-    """The variance, or with `root` the standard deviation, and the mean."""
+    """Compute the variance Σ |x - mean|² / max(0, n - correction), or with `root` its root, and the mean."""
     dims = reduced_dims(b, x, dim)
     n = count(b, x, dims)
     mean = mean_over(b, x, dims)
@@ -387,12 +389,12 @@ def norm_dtype(b: RuleBuilder, x: Tensor, p: float | None, dtype: int) -> Tensor
 
 @linalg_rule("aten.logsumexp", "aten.special_logsumexp")
 def logsumexp(b: RuleBuilder, x: Tensor, dim: Dims, keepdim: bool) -> Tensor:
-    if x.dtype.is_complex:
-        raise Unsupported("logsumexp of complex numbers")
     dims = reduced_dims(b, x, dim)
     x = b.to(x, b.out_dtype.compute)
+    size = b.elementwise([x], lambda e: e.real, x.dtype.real) if x.dtype.is_complex else x
     # An infinite largest element must not turn into inf - inf.
-    shift = per_element(b, extreme(b, x, dims, True), lambda m: m.isinf().select(m.like(0), m), x.dtype)
+    shift = per_element(b, extreme(b, size, dims, True), lambda m: m.isinf().select(m.like(0), m), size.dtype)
+    shift = b.to(shift, x.dtype)
     sums = total(b, x, dims, lambda e, m: (e - m).exp(), [shift])
     result = b.elementwise([sums, shift], lambda s, m: s.log() + m, b.out_dtype)
     return keep(b, result, x, dims, keepdim)

@@ -48,7 +48,7 @@ def pointwise(
 
 
 def apply_pointwise(b: RuleBuilder, args: tuple[Any, ...], body: Callable[..., Any], inputs: str = "result") -> Tensor:
-    """One loop that calls `body` with an element of each tensor argument."""
+    """Run one loop that calls `body` with an element of each tensor argument."""
     tensors = [a for a in args if isinstance(a, Tensor)]
     dtype = b.out_dtype
     wanted: DType | None = None
@@ -91,7 +91,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _operand(value: Any) -> Any:
-    """What promotion needs to know: (dtype, rank) of a tensor, or the number."""
+    """Return what promotion needs to know: (dtype, rank) of a tensor, or a number of the scalar's kind."""
     if isinstance(value, Tensor):
         return (value.dtype, value.rank)
     if isinstance(value, SSAValue):

@@ -1,15 +1,8 @@
 """Writing at computed positions: scatter, index_put, index_add and their kin.
 
-Note [Scatter without writes]
-
-A linalg loop writes each element of its result once, at a position that is not computed. So the result is computed
-from the side of the destination: each element asks which updates are meant for it. For that the updates are sorted by
-destination (a merge sort whose passes are parallel loops, each a log2(n) search), and each destination row finds its
-run of updates by bisection and walks it in order; the last one wins where the op overwrites.
-
-Measured on a CPU (1000 rows of 64 added into 500): a loop over the updates with insert_slice takes 12 ms, since
-every turn is a dispatch; a dense reduction over destinations x updates 20 ms; this well under 1 ms, and it grows as
-n log2(n)^2 where the dense form grows as n * m. A few updates (a KV cache gets one row) are compared directly.
+A loop nest goes through the updates in order and writes each where it belongs, in one pass; the last one wins where
+the op overwrites, and sums are taken in the order of the updates, as PyTorch does on one thread. On whole tensors the
+target has an op for it.
 """
 
 from __future__ import annotations
@@ -24,26 +17,18 @@ from flambeau.diagnostics import Unsupported
 from flambeau.ir import dtypes
 from flambeau.lowering.builder import Size, Tensor
 from flambeau.lowering.combining import Updating
-from flambeau.lowering.element import Element
+from flambeau.lowering.element import Element, is_number
 from flambeau.lowering.linalg.index import (
     OUT_OF_RANGE,
     at_least_1d,
     check_within,
-    first_not_below,
     indexing,
     linear,
     prefix_sum,
-    unravel,
     wrapped,
 )
 from flambeau.lowering.linalg.rules import linalg_rule
-from flambeau.lowering.linalg.sort import merge_sort
 from flambeau.lowering.verbs import RuleBuilder
-
-FEW = 4
-"""Up to so many updates are compared with each destination instead of sorted."""
-
-_TAG = 1 << 32
 
 Values = Callable[[list[Size], list[Size]], Element]
 """`values(position of the update, position in the destination)`, inside a body."""
@@ -58,101 +43,44 @@ def scatter_rows(
     reduce: str | None = None,
     include_self: bool = True,
 ) -> Tensor:
-    """A copy of x with updates combined into it.
+    """Combine updates into a copy of x.
 
     A row is a position in `dims` of x, numbered row-major; the updates go to `rows`, a tensor of such numbers of any
     shape, and each writes the whole slice over the other dims.
     """
     sizes, update_sizes = b.sizes(x), b.sizes(rows)
-    count = b.product(update_sizes)
-    if any(isinstance(s, int) and s == 0 for s in (*sizes, count)):
+    if any(isinstance(s, int) and s == 0 for s in (*sizes, *update_sizes)):
         return x
-    rows = b.reshape(rows, [count])
     how = Updating(reduce, include_self, x.dtype.compute)
-    if b.has_scatter:
-        return b.scatter(x, dims, rows, update_sizes, values, how)
-    if isinstance(count, int) and count <= FEW:
-        singles = [b.reshape(b.slice(rows, [k], [1], [1]), []) for k in range(count)]
-        return _compare_few(b, x, dims, singles, update_sizes, values, how)
-    return _walk_sorted(b, x, dims, rows, update_sizes, values, how)
+    rest = [d for d in range(x.rank) if d not in dims]
+    # The dims that are indexed are made one, where the first of them stands.
+    first = dims[0] if list(dims) == list(range(dims[0], dims[0] + len(dims))) else 0
+    order = [*rest[:first], *dims, *rest[first:]]
+    row_count = b.product([sizes[d] for d in dims])
+    start = b.transpose(x, order)
+    start = b.reshape(start, [*(sizes[d] for d in rest[:first]), row_count, *(sizes[d] for d in rest[first:])])
+
+    def at(update: list[Size], other: list[Size]) -> Element:
+        """Compute the update for a position in the other dims."""
+        position: list[Size] = [0] * x.rank
+        for d, i in zip(rest, other, strict=True):
+            position[d] = i
+        return values(update, position).to(how.dtype)
+
+    result = _combine(b, b.to(start, how.dtype), first, rows, at, how)
+    inverse = [order.index(d) for d in range(x.rank)]
+    return b.transpose(b.reshape(b.to(result, x.dtype), [sizes[d] for d in order]), inverse)
 
 
-def _row_of(b: RuleBuilder, x: Tensor, dims: Sequence[int], position: Sequence[Size]) -> Element:
-    """Inside a body: the row of a position."""
-    sizes = b.sizes(x)
-    return linear(b, [b.element(position[d], dtypes.int64) for d in dims], [sizes[d] for d in dims])
-
-
-def _start(b: RuleBuilder, old: Element, how: Updating) -> Element:
-    return old.to(how.dtype) if how.include_self else b.element(how.start, how.dtype)
-
-
-def _compare_few(
-    b: RuleBuilder,
-    x: Tensor,
-    dims: Sequence[int],
-    rows: Sequence[Tensor],
-    update_sizes: Sequence[Size],
-    values: Values,
-    how: Updating,
-) -> Tensor:
-    """Compare the row of each element with those of all updates."""
-
-    def compare(*elements: Element) -> Element:
-        targets, old = elements[:-1], elements[-1]
-        position: list[Size] = [b.loop_index(i) for i in range(x.rank)]
-        row = _row_of(b, x, dims, position)
-        new, seen = _start(b, old, how), b.element(0, dtypes.int64)
-        for k, target in enumerate(targets):
-            hit = target == row
-            value = values(_static_unravel(k, update_sizes), position).to(how.dtype)
-            new, seen = hit.select(how.combine(new, value), new), seen + hit.to(dtypes.int64)
-        return how.finish(old, new, seen)
-
-    return b.generic(rows, [()] * len(rows), [x], [tuple(range(x.rank))], x.rank, compare)[0]
-
-
-def _walk_sorted(
-    b: RuleBuilder,
-    x: Tensor,
-    dims: Sequence[int],
-    rows: Tensor,
-    update_sizes: Sequence[Size],
-    values: Values,
-    how: Updating,
-) -> Tensor:
-    """Sort the updates by their rows; each element finds its run of them, and walks it."""
-    sizes, count = b.sizes(x), b.size(rows, 0)
-    # Row and number of the update in one integer, so that updates of a row stay in order.
-    tagged = b.map_indexed([rows], [count], dtypes.int64, lambda at, e: e * _TAG + b.scalar(at[0]))
-    updates = merge_sort(b, tagged, 0, lambda at, p, q: p <= q)
-    ends = b.add(b.product([sizes[d] for d in dims]), 1)
-    firsts = b.generate([ends], dtypes.int64, lambda i: first_not_below(b, updates, b.scalar(i) * _TAG))
-
-    def walk(old: Element) -> Element:
-        position: list[Size] = [b.loop_index(i) for i in range(x.rank)]
-        row = _row_of(b, x, dims, position)
-        first, end = b.load(firsts, [b.as_index(row)]), b.load(firsts, [b.as_index(row + 1)])
-
-        def apply(at: Element, new: Element) -> tuple[Element, Element]:
-            number = b.load(updates, [b.as_index(at)]) - row * _TAG
-            update: list[Size] = [b.as_index(i) for i in unravel(b, number, update_sizes)]
-            return at + 1, how.combine(new, values(update, position).to(how.dtype))
-
-        begin = first if how.reduce else first.maximum(end - 1)
-        new = b.while_loop([begin, _start(b, old, how)], lambda at, _: at < end, apply)[1]
-        return how.finish(old, new, end - first)
-
-    return b.generic([], [], [x], [tuple(range(x.rank))], x.rank, walk)[0]
-
-
-def _static_unravel(k: int, sizes: Sequence[Size]) -> list[Size]:
-    position: list[Size] = []
-    for size in reversed(sizes):
-        assert isinstance(size, int)
-        position.append(k % size)
-        k //= size
-    return position[::-1]
+def _combine(b: RuleBuilder, x: Tensor, dim: int, rows: Tensor, values: Values, how: Updating) -> Tensor:
+    """Combine updates into the slices of x along a dim; `values(update, position in the other dims)`."""
+    start = b.full(b.sizes(x), how.start, how.dtype) if how.kind and not how.include_self else x
+    result = b.scatter(start, dim, rows, values, how.combine, how.kind)
+    if how.reduce is None or (how.include_self and how.reduce != "mean"):
+        return result
+    none = b.full(b.sizes(x), 0, dtypes.int64)
+    seen = b.scatter(none, dim, rows, lambda *_: b.element(1, dtypes.int64), lambda old, new: old + new, "add")
+    return b.elementwise([x, result, seen], how.finish, how.dtype, b.sizes(x))
 
 
 # --- index_put and its kin: a list of index tensors ---
@@ -165,7 +93,7 @@ def write_indexed(
     values: Tensor,
     accumulate: bool,
 ) -> Tensor:
-    """A copy of x after `x[indices] = values`, or `+=` that counts repeated indices."""
+    """Copy x and assign `x[indices] = values`, or `+=` that counts repeated indices."""
     masked = _masked_fill(b, x, indices, values, accumulate)
     if masked is not None:
         return masked
@@ -205,14 +133,14 @@ def index_put_impl(
 
 
 def _wide(b: RuleBuilder, index: Tensor | None) -> Tensor | None:
-    """An index tensor as int64, converted once for the guard and for every pass of the sort."""
+    """Convert an index tensor to int64 once, for the guard and for every pass of the sort."""
     return b.to(index, dtypes.int64) if index is not None and index.dtype is dtypes.int32 else index
 
 
 def _masked_fill(
     b: RuleBuilder, x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool
 ) -> Tensor | None:
-    """`x[:, mask] = value` as a choice, if the value does not depend on which element of the mask it is for."""
+    """Assign `x[:, mask] = value` by a select; None if the value depends on which element of the mask it is for."""
     at = [i for i, t in enumerate(indices) if t is not None]
     if len(at) != 1:
         return None
@@ -260,7 +188,7 @@ def _index_rows(
     include_self: bool = True,
     negative: bool = False,
 ) -> Tensor:
-    """Updates of slices of x along a dim; `value(position)` has the number of the update in place of that dim."""
+    """Update slices of x along a dim; `value(position)` has the number of the update in place of that dim."""
     flat, index = at_least_1d(b, x), at_least_1d(b, b.to(index, dtypes.int64))
     dim = b.dim(dim, flat.rank)
     size = b.size(flat, dim)
@@ -281,7 +209,7 @@ def index_add(b: RuleBuilder, x: Tensor, dim: int, index: Tensor, source: Tensor
 
 
 def _source(b: RuleBuilder, x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
-    """As many slices as there are indices; guards that there are, and that they are slices of x."""
+    """Return the source, guarded to have a slice of x's size for each index."""
     source, flat = at_least_1d(b, source), at_least_1d(b, x)
     wanted = b.sizes(flat)
     wanted[b.dim(dim, flat.rank)] = b.product(b.sizes(index))
@@ -293,7 +221,7 @@ def _source(b: RuleBuilder, x: Tensor, dim: int, index: Tensor, source: Tensor) 
 
 def _scaled(b: RuleBuilder, value: Element, alpha: Any) -> Element:
     value = value.to(value.dtype.compute)
-    return value if isinstance(alpha, (int, float)) and alpha == 1 else value * b.element(alpha, value.dtype)
+    return value if is_number(alpha, 1) else value * b.element(alpha, value.dtype)
 
 
 @linalg_rule("aten.index_copy")
@@ -375,7 +303,7 @@ def _scatter(
 def _unrepeated(
     b: RuleBuilder, index: Tensor, candidates: Sequence[int], sizes: Sequence[Size]
 ) -> tuple[Tensor, list[int]]:
-    """The index tensor before it was expanded, with size 1 in the dims where it repeats itself, and these dims.
+    """Undo the expansion of an index tensor: size 1 in the dims where it repeats itself, and these dims.
 
     `index.unsqueeze(-1).expand_as(src)` is how rows are scattered in PyTorch: there are as many updates as rows then,
     not as many as elements.

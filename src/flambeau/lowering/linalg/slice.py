@@ -8,17 +8,16 @@ from typing import Any
 from xdsl.ir import SSAValue
 
 from flambeau.diagnostics import Unsupported
+from flambeau.ir.dtypes import INT64_MAX
 from flambeau.lowering.builder import Size, Tensor
 from flambeau.lowering.linalg.rules import linalg_rule
 from flambeau.lowering.verbs import RuleBuilder
-
-INT64_MAX = (1 << 63) - 1
 
 # --- Slices ---
 
 
 def slice_bounds(b: RuleBuilder, size: Size, start: Any, end: Any, step: int) -> tuple[Size, Size]:
-    """Start and length of Python's `start:end:step` on a dimension."""
+    """Compute start and length of Python's `start:end:step` on a dimension."""
     if step <= 0:
         raise Unsupported(f"the step of a slice is {step}")
     first = _clamped(b, 0 if start is None else start, size)
@@ -60,14 +59,14 @@ def slice_(b: RuleBuilder, x: Tensor, dim: int, start: Any, end: Any, step: int)
 
 
 def _index(b: RuleBuilder, position: Size, size: Size) -> Size:
-    """An index that may count from the end."""
+    """Return an index from the start; a negative one counts from the end."""
     if isinstance(position, int):
         return b.add(size, position) if position < 0 else position
     return b.select(b.compare("slt", position, 0), b.add(position, size), position)
 
 
 def _index_within(b: RuleBuilder, position: Size, size: Size) -> Size:
-    """An index that may count from the end; guards that there is such an element."""
+    """Return an index from the start; guard that there is such an element."""
     first = _index(b, position, size)
     b.guard(b.compare("sge", first, 0), "select(): index out of range")
     b.guard(b.compare("slt", first, size), "select(): index out of range")
@@ -103,7 +102,7 @@ def split_with_sizes(b: RuleBuilder, x: Tensor, sizes: list[Size], dim: int) -> 
 
 
 def _parts(b: RuleBuilder, x: Tensor, sizes: Sequence[Size], at: int) -> list[Tensor]:
-    """Neighbouring parts of a dim."""
+    """Split a dim into adjacent parts of these sizes."""
     parts: list[Tensor] = []
     start: Size = 0
     for size in sizes:
@@ -113,7 +112,7 @@ def _parts(b: RuleBuilder, x: Tensor, sizes: Sequence[Size], at: int) -> list[Te
 
 
 def _even_parts(b: RuleBuilder, x: Tensor, at: int, part: Size, count: int | None, of_nothing: int) -> list[Tensor]:
-    """Parts of one size, the last one perhaps smaller; guards that there are so many, or `of_nothing` of them."""
+    """Split into parts of one size, the last perhaps smaller; guard their number, `of_nothing` for an empty dim."""
     size = b.size(x, at)
     found = b.select(b.compare("eq", size, 0), of_nothing, b.ceildiv(size, part) if part != 0 else 1)
     if isinstance(found, int):
@@ -160,7 +159,7 @@ def unbind(b: RuleBuilder, x: Tensor, dim: int) -> list[Tensor]:
 
 
 def _replace(b: RuleBuilder, x: Tensor, src: Tensor, at: int, start: Size, step: int) -> Tensor:
-    """`x` with the slices `start`, `start + step`, ... of a dimension taken from `src`."""
+    """Replace the slices `start`, `start + step`, ... of a dim of `x` by those of `src`."""
     starts: list[Size] = [start if i == at else 0 for i in range(x.rank)]
     return b.insert_slice(b.to(src, x.dtype), x, starts, [step if i == at else 1 for i in range(x.rank)])
 

@@ -32,7 +32,7 @@ Reals = Any
 
 
 def _negligible(x: Element) -> float:
-    """What is lost in rounding beside 1."""
+    """Return what is lost in rounding beside 1."""
     return 2e-16 if x.dtype is dtypes.float64 else 6e-9
 
 
@@ -57,14 +57,14 @@ class Series:
 
 
 def fitted(f: Callable[[Reals], Reals], low: float, high: float, degree: int = 40) -> Series:
-    """The series of a function of arrays."""
+    """Fit a Chebyshev series to a function of arrays on [low, high]."""
     half = (high - low) / 2
     terms = np.polynomial.chebyshev.chebinterpolate(lambda t: f(low + half * (t + 1)), degree)
     return Series(low, high, tuple(map(float, terms)))
 
 
 def horner(x: Element, terms: Sequence[float], most: float = 1.0) -> Element:
-    """A power series whose argument is at most so great."""
+    """Evaluate a power series at |x| <= `most`, without terms that are lost in rounding."""
     count = max(i for i, c in enumerate(terms) if abs(c) * most**i > _negligible(x) / 4) + 1
     result = x.like(terms[count - 1])
     for c in reversed(terms[: count - 1]):
@@ -73,9 +73,9 @@ def horner(x: Element, terms: Sequence[float], most: float = 1.0) -> Element:
 
 
 def far(order: float, z: Reals) -> Reals:
-    """√(2z/π) e^z K(z) of an order: what is left of Bessel functions when their growth and waves are divided out.
+    """Compute √(2z/π) e^z K_n(z): what is left of Bessel functions without their growth and waves.
 
-    The integral over u of e^-u u^(order-1/2) (1 + u/2z)^(order-1/2), where u is e^v.
+    It is the integral over u of e^-u u^(n-1/2) (1 + u/2z)^(n-1/2) / Γ(n+1/2), n = order, where u is e^v.
     """
     v = np.arange(-60, 5, 0.05)[:, None]
     u = np.exp(v)
@@ -84,7 +84,7 @@ def far(order: float, z: Reals) -> Reals:
 
 
 def powers(order: int, z: Reals, sign: int, weights: Callable[[int], float] = lambda k: 1.0) -> Reals:
-    """The sum of weights(k) (sign z/4)^k / (k! (k+order)!): J(x) and I(x) are (x/2)^order times it at z = x²."""
+    """Sum weights(k) (sign z/4)^k / (k! (k+order)!): J(x) and I(x) are (x/2)^order times it at z = x²."""
     terms = (weights(k) * (sign * z / 4) ** k / (math.factorial(k) * math.factorial(k + order)) for k in range(60))
     return sum(terms)
 
@@ -98,12 +98,12 @@ def as_result(condition: Element, value: float, otherwise: Element) -> Element:
 
 
 def sine(x: Element) -> Element:
-    """With all digits on both sides of zero: engines add a whole turn to what is negative."""
+    """Compute sin with all digits on both sides of zero: engines add a whole turn to what is negative."""
     return abs(x).sin().copysign(x)
 
 
 def log_of_half(x: Element) -> Element:
-    """The half of the least number would be zero for engines."""
+    """Compute log(x/2) as log x - log 2: engines may flush half of the least number to zero."""
     return x.log() - math.log(2)
 
 
@@ -111,7 +111,7 @@ def log_of_half(x: Element) -> Element:
 
 
 def binary_parts(x: Element) -> tuple[Element, Element, Element]:
-    """The mantissa in [0.5, 1), the exponent and two to its power, of a finite number; zero has exponent 0."""
+    """Split a finite number into mantissa in [0.5, 1), exponent, and two to its power; zero has exponent 0."""
     size, scale, exponent = abs(x), x.like(1), x.like(0)
     for k in (512, 256, 128, 64, 32, 16, 8, 4, 2, 1) if x.dtype is dtypes.float64 else (64, 64, 32, 16, 8, 4, 2, 1):
         power = 2.0**k
@@ -140,27 +140,19 @@ def frexp(b: RuleBuilder, x: Tensor) -> tuple[Tensor, Tensor]:
     return mantissa, exponent
 
 
-# Of each float: the distance from 1 to the number below it, the least number and the greatest.
-_GRID = {
-    dtypes.float64: (2.0**-53, 2.0**-1074, 1.7976931348623157e308),
-    dtypes.float32: (2.0**-24, 2.0**-149, 3.4028234663852886e38),
-    dtypes.bfloat16: (2.0**-8, 2.0**-133, 3.3895313892515355e38),
-    dtypes.float16: (2.0**-11, 2.0**-24, 65504.0),
-}
-
-
 @pointwise("prims.nextafter", "aten.nextafter")
 def nextafter(x: Element, y: Element) -> Element:
-    unit, least, most = _GRID[x.b.out_dtype]
+    dtype = x.b.out_dtype
+    unit = 2.0 ** -(dtype.fraction_bits + 1)  # from 1 to the number below it
     is_large = abs(x) > 1
     mantissa, _, scale = binary_parts(is_large.select(x * 0.25, x))  # so that no scale overflows
     spacing = scale * is_large.select(x.like(unit * 4), unit)
     is_away = (y > x) == (x > 0)
     # Towards zero, the numbers below a power of two lie half as far apart.
-    step = ((~is_away) & (abs(mantissa) == 0.5)).select(spacing * 0.5, spacing).maximum(least)
+    step = ((~is_away) & (abs(mantissa) == 0.5)).select(spacing * 0.5, spacing).maximum(dtype.smallest)
     value = (y > x).select(x + step, x - step)
-    value = (x == 0).select(x.like(least).copysign(y), value)
-    value = x.isinf().select(x.like(most).copysign(x), value)
+    value = (x == 0).select(x.like(dtype.smallest).copysign(y), value)
+    value = x.isinf().select(x.like(dtype.largest).copysign(x), value)
     value = (x == y).select(y, value)
     return (x.isnan() | y.isnan()).select(x + y, value)
 
@@ -219,7 +211,7 @@ def _digamma_of_positive(x: Element) -> Element:
 
 
 def _cotangent(x: Element) -> Element:
-    """The cotangent of πx."""
+    """Compute the cotangent of πx."""
     angle = (x - x.round()) * math.pi
     return angle.cos() / sine(angle)
 
@@ -234,7 +226,7 @@ def digamma(x: Element) -> Element:
 
 
 def _zeta_of_positive(s: Element, q: Element) -> Element:
-    """The first few terms, and Euler and Maclaurin's sum of the others unless they are nothing beside the first."""
+    """Sum (q + k)^-s over k: nine terms, then Euler and Maclaurin's formula, unless the rest is lost in rounding."""
     first = q.like(0)
     for k in range(9):
         first = first + (q + k).pow(-s)
@@ -264,7 +256,7 @@ def zeta(s: Element, q: Element) -> Element:
 
 @pointwise("aten.polygamma", "aten.special_polygamma")
 def polygamma(n: int, x: Element) -> Element:
-    """Derivatives of digamma; left of zero through those of the cotangent, which are polynomials in it."""
+    """Compute the n-th derivative of digamma; left of zero by reflection, through polynomials in the cotangent."""
     if n == 0:
         return digamma(x)
     sign = 1.0 if n % 2 else -1.0
@@ -286,7 +278,7 @@ def polygamma(n: int, x: Element) -> Element:
 
 @cache
 def _erf_inv(near: bool, low: float, high: float) -> Series:
-    """erfinv(x)/x as a function of -log(1 - x²), or of its root."""
+    """Fit erfinv(x)/x as a function of -log(1 - x²), or of its root."""
 
     def ratio(v: float) -> float:
         square = v if near else v * v
@@ -298,7 +290,7 @@ def _erf_inv(near: bool, low: float, high: float) -> Series:
 
 
 def _erf_inv_of(x: Element, log: Element) -> Element:
-    """The inverse of erf at x, where log is -log(1 - x²)."""
+    """Compute the inverse of erf at x, where log is -log(1 - x²)."""
     root = log.sqrt()
     tail = (root < 6.5).select(_erf_inv(False, 2.5, 6.5)(root), _erf_inv(False, 6.5, 26.0)(root))
     return x * (log < 6.25).select(_erf_inv(True, 0.0, 6.25)(log), tail)

@@ -31,13 +31,6 @@ def clone(b: RuleBuilder, x: Tensor, memory_format: Any) -> Tensor:
     return x
 
 
-@linalg_rule("aten.dropout", "aten.feature_dropout", "aten.alpha_dropout", "aten.feature_alpha_dropout")
-def dropout(b: RuleBuilder, x: Tensor, p: float, train: bool) -> Tensor:
-    if train and p > 0:
-        raise Unsupported("dropout in training mode draws random numbers", "Call model.eval() before compiling.")
-    return x
-
-
 # --- Casts ---
 
 
@@ -82,7 +75,7 @@ def view_as(b: RuleBuilder, x: Tensor, other: Tensor) -> Tensor:
 
 
 def _reshaped(b: RuleBuilder, x: Tensor, sizes: list[Size]) -> Tensor:
-    """The elements under other sizes, of which one may be -1: what remains. There must be as many as before."""
+    """Reshape to sizes of which one may be -1, what remains; guard that the number of elements is the same."""
     if -1 in sizes:
         at = sizes.index(-1)
         others = sizes[:at] + sizes[at + 1 :]

@@ -46,9 +46,14 @@ class CompositeLowering(Lowering):
     """Lowers the ops named in `keep` to composites, and all others by their rules."""
 
     def __init__(
-        self, stage: str, rules: RuleTable, make_builder: Callable[[Block], LoweringBuilder], keep: Collection[str]
+        self,
+        stage: str,
+        rules: RuleTable,
+        make_builder: Callable[[Block], LoweringBuilder],
+        keep: Collection[str],
+        external: RuleTable | None = None,
     ) -> None:
-        super().__init__(stage, rules, make_builder)
+        super().__init__(stage, rules, make_builder, external)
         self.is_kept = selects(keep)
         self.functions: dict[Any, func.FuncOp] = {}
         """The decompositions, by what tells them apart."""
@@ -97,7 +102,7 @@ class CompositeLowering(Lowering):
     def _decomposition(
         self, op: TorchOp, schema: Schema, operands: Operands, types: Sequence[Attribute], results: Sequence[SSAValue]
     ) -> func.FuncOp:
-        """What an op is by its rule, or by its decomposition in the torch dialect: a function of its tensors."""
+        """Lower an op to a function of its tensors, by its rule or by its decomposition in the torch dialect."""
         block = Block(arg_types=types)
         emitter = TorchEmitter(block)
         emitter.location = op.location
@@ -125,7 +130,7 @@ class CompositeLowering(Lowering):
 
 
 def _results(op: TorchOp) -> Sequence[SSAValue]:
-    """The tensors that an op gives; of a list, those that it is taken apart into."""
+    """Return the tensors that an op gives; for a list, the results of its `ListUnpack`."""
     results: Sequence[SSAValue] = op.results
     if len(results) == 1 and isinstance(results[0].type, ListType):
         users: list[Operation] = [use.operation for use in results[0].uses]
@@ -138,7 +143,7 @@ def _results(op: TorchOp) -> Sequence[SSAValue]:
 
 
 def _tensors(old: SSAValue, new: Any) -> list[tuple[SSAValue, Tensor]]:
-    """The tensors of an argument."""
+    """List the tensors of an argument, as torch values and as lowered ones."""
     if isinstance(new, Tensor):
         return [(old, new)]
     if isinstance(new, list) and any(isinstance(v, Tensor) for v in new):
@@ -150,7 +155,7 @@ def _tensors(old: SSAValue, new: Any) -> list[tuple[SSAValue, Tensor]]:
 
 
 def _attributes(operands: Operands) -> Iterator[tuple[str, Attribute]]:
-    """The arguments that are neither tensors nor None, by their names."""
+    """Yield the arguments that are neither tensors nor None, by their names."""
     for argument, old, new in operands:
         if new is not None and not _tensors(old, new):
             yield argument.name, _attribute(argument, new)
@@ -179,7 +184,7 @@ def _attribute(argument: Argument, value: Any) -> Attribute:
 
 
 def _passed(emitter: TorchEmitter, argument: Argument, old: SSAValue, new: Any, given: Iterator[SSAValue]) -> SSAValue:
-    """An argument inside the decomposition: the function's own, or a constant."""
+    """Return an argument inside the decomposition: the function's own, or a constant."""
     tensors = _tensors(old, new)
     taken = [next(given) for _ in tensors]
     for value in taken:

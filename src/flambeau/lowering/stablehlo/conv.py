@@ -67,7 +67,7 @@ def _places(
     windows: Sequence[Size],
     steps: Sequence[int],
 ) -> list[Size]:
-    """The sizes of the result: how many windows, `windows` + 1 wide and a step apart, the padded input has."""
+    """Count windows of size `window` + 1 in the padded input: floor((size + low + high - window - 1) / step) + 1."""
     out: list[Size] = []
     for size, (low, high), window, step in zip(sizes, edges, windows, steps, strict=True):
         room = b.sub(b.sub(b.add(size, low + high), window), 1)
@@ -77,7 +77,7 @@ def _places(
 
 
 def _turned(b: StablehloBuilder, weight: Tensor, groups: int) -> Tensor:
-    """The weight of a transposed convolution as a plain one has it: reversed, channels and features swapped."""
+    """Turn the weight of a transposed convolution into a plain one's: reversed, channels and features swapped."""
     n = weight.rank - 2
     flipped = b.reverse(weight, range(2, 2 + n))
     channels, features, *window = b.sizes(weight)

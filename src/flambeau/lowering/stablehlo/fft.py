@@ -61,7 +61,7 @@ def _scaled(b: StablehloBuilder, x: Tensor, factor: float) -> Tensor:
 
 
 def _transform(b: StablehloBuilder, x: Tensor, dim: int, kind: str, length: int, dtype: DType) -> Tensor:
-    """One dim transformed: it is made the last, which is where the op transforms."""
+    """Transform one dim, which is made the last: that is where the op transforms."""
     order = [i for i in range(x.rank) if i != dim % x.rank] + [dim % x.rank]
     last = b.transpose(x, order)
     sizes = [*b.sizes(last)[:-1], length // 2 + 1 if kind == "RFFT" else length]

@@ -12,7 +12,7 @@ from flambeau.lowering.stablehlo.rules import stablehlo_rule
 
 
 def product(b: StablehloBuilder, x: Tensor, y: Tensor) -> Tensor:
-    """`torch.matmul` in the accumulator's dtype."""
+    """Multiply as `torch.matmul` does, with the result in the accumulator's dtype."""
     if x.rank == 0 or y.rank == 0:
         raise Unsupported("matmul needs tensors of at least one dimension")
     dtype = x.dtype.compute
@@ -30,11 +30,9 @@ def product(b: StablehloBuilder, x: Tensor, y: Tensor) -> Tensor:
         out = product(b, x, y)
         return b.squeeze(out, [out.rank - 2])
     batch = b.broadcast_sizes(xs[:-2], ys[:-2])
-    n = len(batch)
-    left = b.broadcast_to(x, [*batch, *xs[-2:]])
-    right = b.broadcast_to(y, [*batch, *ys[-2:]])
-    dims = list(range(n))
-    return b.target.dot(left, right, dims, dims, [n + 1], [n], [*batch, xs[-2], ys[-1]], dtype)
+    whole = b.target.batched_product(b.broadcast_to(x, [*batch, *xs[-2:]]), b.broadcast_to(y, [*batch, *ys[-2:]]))
+    assert whole is not None  # neither is empty
+    return whole
 
 
 @stablehlo_rule("aten.matmul", "aten.mm", "aten.bmm", "aten.mv", "aten.dot")

@@ -20,11 +20,12 @@ from flambeau.ir import dtypes
 from flambeau.ir.dtypes import DType
 from flambeau.lowering.builder import INDEX, Size, Tensor, i64_array, is_same, static, tensor_type, wrap
 from flambeau.lowering.element import Element
+from flambeau.lowering.stablehlo.groups import Groups
 from flambeau.lowering.stablehlo.vocabulary import CONVERSIONS, RULES, SAME, flipped
 from flambeau.lowering.verbs import Body, Windows, window_lists
 from flambeau.lowering.whole.builder import WholeBuilder
 from flambeau.lowering.whole.target import TargetOps
-from flambeau.lowering.whole.values import element_of, reduction_of, shape_of
+from flambeau.lowering.whole.values import POSITION, element_of, reduction_of, shape_of
 
 REDUCERS = {
     "add": "add", "mul": "multiply", "max": "maximum", "min": "minimum", "and": "and", "or": "or",
@@ -55,9 +56,13 @@ class StablehloOps(TargetOps):
 
     name = "StableHLO"
 
-    def __init__(self, b: WholeBuilder[Any]) -> None:
+    def __init__(self, b: WholeBuilder[Any], groups: Groups | None = None) -> None:
         super().__init__(b)
         self.broadcast_from: dict[SSAValue, SSAValue] = {}
+        self.groups = groups or Groups()
+        """The devices that process groups stand for."""
+        self.channels = 0
+        """How many exchanges between devices there are."""
 
     # --- Plumbing ---
 
@@ -68,7 +73,7 @@ class StablehloOps(TargetOps):
         element: Attribute,
         properties: Mapping[str, Attribute] | None = None,
     ) -> SSAValue:
-        """An op whose result has the shape of its last operand."""
+        """Emit an op whose result has the shape of its last operand."""
         type_ = tensor_type(shape_of(operands[-1]), element)
         return self.b.emit(stablehlo.op(name), operands, (type_,), properties or {}).results[0]
 
@@ -80,11 +85,11 @@ class StablehloOps(TargetOps):
         properties: Mapping[str, Attribute] | None = None,
         regions: Sequence[Region] = (),
     ) -> SSAValue:
-        """An op with one result."""
+        """Emit an op with one result."""
         return self.b.emit(stablehlo.op(name), operands, (type_,), properties or {}, regions=regions).results[0]
 
     def like(self, value: SSAValue, number: Any) -> SSAValue:
-        """A constant of a value's shape and type."""
+        """Make a constant of a value's shape and type."""
         dtype = self.b.dtype_of(element_of(value))
         shape = shape_of(value)
         made = self.splat(number, dtype, [1] * len(shape))
@@ -98,7 +103,7 @@ class StablehloOps(TargetOps):
         return self.b.emit(tensor.DimOp, (value, self.b.index(dim)), (INDEX,)).results[0]
 
     def shape_operand(self, sizes: Sequence[Size]) -> SSAValue:
-        """Sizes as the operand of a dynamic op."""
+        """Build the 1-d i64 operand of a dynamic op from sizes."""
         parts = []
         for size in sizes:
             if isinstance(size, int):
@@ -127,9 +132,11 @@ class StablehloOps(TargetOps):
         return self.make("constant", (), type_, {"value": attr})
 
     def from_scalar(self, value: SSAValue, dtype: DType) -> SSAValue:
-        if value.type != dtype.builtin:
-            value = self.b.emit(arith.IndexCastOp, (value,), (dtype.builtin,)).results[0]
-        return self.b.emit(tensor.FromElementsOp, (value,), (tensor_type((), dtype.builtin),)).results[0]
+        if value.type == INDEX:
+            value = self.b.emit(arith.IndexCastOp, (value,), (i64,)).results[0]
+        held = self.b.emit(tensor.FromElementsOp, (value,), (tensor_type((), value.type),)).results[0]
+        type_ = tensor_type((), dtype.builtin)
+        return held if value.type == dtype.builtin else self.make("convert", (held,), type_)
 
     # --- Shapes ---
 
@@ -183,6 +190,10 @@ class StablehloOps(TargetOps):
             names = ("start_indices", "limit_indices", "strides")
             properties = {n: i64_array(tuple(g)) for n, g in zip(names, groups, strict=True)}
             return self.make("slice", (x.value,), type_, properties)
+        is_static = None not in x.shape and all(isinstance(n, int) for n in sizes)
+        if is_static and all(isinstance(s, int) and s == 1 for s in steps):
+            properties = {"slice_sizes": i64_array(type_.get_shape())}
+            return self.make("dynamic_slice", (x.value, *map(self._place, starts)), type_, properties)
         return self.make("real_dynamic_slice", (x.value, *(self.shape_operand(g) for g in groups)), type_)
 
     def pad(self, x: Tensor, low: Sequence[Size], high: Sequence[Size], value: Any, sizes: Sequence[Size]) -> SSAValue:
@@ -202,13 +213,15 @@ class StablehloOps(TargetOps):
     def insert_slice(
         self, source: Tensor, into: Tensor, starts: Sequence[Size], steps: Sequence[Size]
     ) -> SSAValue | None:
-        """`dynamic_update_slice`, where the shapes are known and the slice has no gaps."""
-        if None in (*source.shape, *into.shape) or any(s != 1 for s in steps):
+        """Emit `dynamic_update_slice`; None where the slice has gaps."""
+        if any(s != 1 for s in steps):
             return None
-        at = [
-            self.splat(s, dtypes.int64, []) if isinstance(s, int) else self.from_scalar(s, dtypes.int64) for s in starts
-        ]
+        at = map(self._place, starts)
         return self.make("dynamic_update_slice", (into.value, source.value, *at), into.value.type)
+
+    def _place(self, start: Size) -> SSAValue:
+        """Convert a start to the 0-d operand of a slice of known size."""
+        return self.splat(start, POSITION, []) if isinstance(start, int) else self.from_scalar(start, POSITION)
 
     def concatenate(self, values: Sequence[SSAValue], dim: int, type_: Attribute) -> SSAValue:
         full = [v for v in values if shape_of(v)[dim] != 0] or values[:1]
@@ -248,7 +261,7 @@ class StablehloOps(TargetOps):
         return self.make("reduce", (value, start), tensor_type(kept, dtype.builtin), properties, [region])
 
     def reducer(self, name: str, dtype: DType) -> Region:
-        """The region of a reduction: an op on two elements."""
+        """Build the region of a reduction: one op on two elements."""
         element = tensor_type((), dtype.builtin)
         block = Block(arg_types=[element, element])
         outer, self.b.block = self.b.block, block
@@ -280,7 +293,7 @@ class StablehloOps(TargetOps):
         return self.make("gather", (x.value, joined), tensor_type(wanted, element_of(x.value)), properties)
 
     def scatter(self, x: Tensor, rows: Tensor, updates: Tensor, combine: str | None) -> Tensor:
-        """`stablehlo.scatter` of whole rows."""
+        """Scatter whole rows by `stablehlo.scatter`; indices that repeat are combined in any order."""
         if combine is None:
             region = overwriting(x.dtype)
         else:
@@ -300,7 +313,7 @@ class StablehloOps(TargetOps):
     # --- Contractions and windows ---
 
     def contract(self, name: str, ins: Sequence[Tensor], sizes: Sequence[Size], properties: Any) -> Tensor:
-        """`matmul`, `batch_matmul` and the convolutions."""
+        """Contract by `dot_general` (`matmul`, `batch_matmul`) or by `convolution`; zeros where an operand is empty."""
         dtype = ins[0].dtype.compute
         if any(0 in t.shape for t in ins):
             return self.b.full(sizes, 0, dtype)
@@ -323,11 +336,19 @@ class StablehloOps(TargetOps):
         sizes: Sequence[Size],
         dtype: DType,
     ) -> Tensor:
-        """`stablehlo.dot_general`: batch dims, then what is left of x, then what is left of y."""
+        """Emit `stablehlo.dot_general`; the result has batch dims, then the rest of x, then the rest of y."""
         numbers = stablehlo.dot_dimension_numbers(tuple(x_batch), tuple(y_batch), tuple(x_sum), tuple(y_sum))
         type_ = tensor_type(tuple(map(static, sizes)), dtype.builtin)
         value = self.make("dot_general", (x.value, y.value), type_, {"dot_dimension_numbers": numbers})
         return Tensor(value, dtype, sizes)
+
+    def batched_product(self, x: Tensor, y: Tensor) -> Tensor | None:
+        if 0 in x.shape or 0 in y.shape:
+            return None
+        xs, ys, n = self.b.sizes(x), self.b.sizes(y), x.rank - 2
+        self.b.same_size(xs[-1], ys[-2], "mismatching contracting dimension")
+        batch = list(range(n))
+        return self.dot(x, y, batch, batch, [n + 1], [n], [*xs[:-1], ys[-1]], x.dtype.compute)
 
     def convolve(
         self,
@@ -341,7 +362,7 @@ class StablehloOps(TargetOps):
         sizes: Sequence[Size],
         dtype: DType,
     ) -> Tensor:
-        """`stablehlo.convolution` of batch, channel, places with feature, channel, window."""
+        """Emit `stablehlo.convolution` of [batch, channel, *spatial] with [feature, channel, *window]."""
         n = x.rank - 2
         spatial = tuple(range(2, 2 + n))
         numbers = stablehlo.conv_dimension_numbers(0, 1, spatial, 1, 0, spatial, 0, 1, spatial)
@@ -397,7 +418,7 @@ def _constant(value: Any, dtype: DType, shape: Sequence[int]) -> Any:
 
 
 def splat_attr(value: Any, dtype: DType, shape: Sequence[int]) -> Attribute:
-    """`dense<v>` of a shape."""
+    """Make `dense<v>` of a shape."""
     type_ = tensor_type(tuple(shape), dtype.builtin)
     if dtype.is_complex:
         pair = complex(value)

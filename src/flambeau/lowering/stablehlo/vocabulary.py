@@ -12,6 +12,7 @@ from xdsl.ir import Attribute, SSAValue
 from flambeau.diagnostics import Unsupported
 from flambeau.dialects import stablehlo
 from flambeau.ir import dtypes
+from flambeau.ir.comparisons import CMPI, DIRECTIONS, OF_CMPF, OF_CMPI
 from flambeau.ir.conversion import RuleTable
 from flambeau.lowering.whole.values import element_of
 
@@ -41,9 +42,6 @@ CONVERSIONS = frozenset(
     {"arith.extsi", "arith.trunci", "arith.sitofp", "arith.fptosi", "arith.extf", "arith.truncf", "arith.index_cast"}
 )
 
-_ORDERED = {1: "EQ", 2: "GT", 3: "GE", 4: "LT", 5: "LE", 13: "NE"}
-_SIGNED = {0: "EQ", 1: "NE", 2: "LT", 3: "LE", 4: "GT", 5: "GE", 6: "LT", 7: "LE", 8: "GT", 9: "GE"}
-
 rule = RULES = RuleTable("scalars in StableHLO")
 
 
@@ -56,17 +54,17 @@ def compare(t: StablehloOps, direction: str, x: SSAValue, y: SSAValue) -> SSAVal
 
 @rule("arith.cmpf")
 def cmpf(t: StablehloOps, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
-    predicate = properties["predicate"].value.data
-    if predicate == 14:
+    name = OF_CMPF[properties["predicate"].value.data]
+    if name == "uno":
         return t.on("or", (compare(t, "NE", v[0], v[0]), compare(t, "NE", v[1], v[1])), i1)
-    return compare(t, _ORDERED[predicate], *v)
+    return compare(t, DIRECTIONS[name], *v)
 
 
 @rule("arith.cmpi")
 def cmpi(t: StablehloOps, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
     predicate = properties["predicate"].value.data
-    x, y = (flipped(t, o) for o in v) if predicate >= 6 and element_of(v[0]) != i1 else v
-    return compare(t, _SIGNED[predicate], x, y)
+    x, y = (flipped(t, o) for o in v) if predicate >= CMPI["ult"] and element_of(v[0]) != i1 else v
+    return compare(t, DIRECTIONS[OF_CMPI[predicate]], x, y)
 
 
 @rule("complex.create")
@@ -90,13 +88,13 @@ def complex_neq(t: StablehloOps, v: Sequence[SSAValue], element: Attribute, prop
 
 
 def flipped(t: StablehloOps, x: SSAValue) -> SSAValue:
-    """The order of unsigned numbers as that of signed ones."""
+    """Flip the sign bit, which maps the order of unsigned numbers to that of signed ones."""
     element = element_of(x)
     return t.on("xor", (x, t.like(x, -(1 << (element.width.data - 1)))), element)
 
 
 def wide_unsigned(t: StablehloOps, x: SSAValue, element: Attribute) -> SSAValue:
-    """An unsigned number in a wider integer type."""
+    """Zero-extend an unsigned number to a wider integer type."""
     width = element_of(x).width.data
     if width == 1:
         return t.on("convert", (x,), element)

@@ -67,7 +67,7 @@ def load(t: TosaOps, x: Tensor, indices: Sequence[SSAValue], common: Sequence[Si
 
 
 def _walk(t: TosaOps, x: Tensor, dim: int, index: SSAValue) -> Walk | None:
-    """(loop, start, step) where an index goes in even steps along one loop or none; None for all others."""
+    """Return (loop, start, step) if an index goes in even steps along one loop or none; None for all others."""
     loop = t.b.positions.get(index)
     size = t.b.size(x, dim)
     if loop is not None and is_same(size, t.b.frames[-1][loop]):
@@ -89,7 +89,7 @@ def _walk(t: TosaOps, x: Tensor, dim: int, index: SSAValue) -> Walk | None:
 
 
 def _walked(t: TosaOps, x: Tensor, walks: Sequence[Walk | None], common: Sequence[Size]) -> Tensor:
-    """The part of a tensor that indices in even steps go over."""
+    """Slice the part of a tensor that indices in even steps go over."""
     starts: list[Size] = []
     lengths: list[Size] = []
     steps: list[Size] = []
@@ -113,7 +113,7 @@ def _walked(t: TosaOps, x: Tensor, walks: Sequence[Walk | None], common: Sequenc
 
 
 def _linear(t: TosaOps, indices: Sequence[SSAValue], sizes: Sequence[Size]) -> SSAValue:
-    """Indices into several dims as one into all of them."""
+    """Combine indices into several dims to one row-major index into all of them."""
     total: Size = indices[0]
     for index, size in zip(indices[1:], sizes[1:], strict=True):
         total = t.b.add(t.b.mul(total, size), index)
@@ -122,7 +122,7 @@ def _linear(t: TosaOps, indices: Sequence[SSAValue], sizes: Sequence[Size]) -> S
 
 
 def _gather(t: TosaOps, values: SSAValue, places: SSAValue) -> SSAValue:
-    """[1, rows, width] at [1, count]."""
+    """Gather from [1, rows, width] at [1, count] to [1, count, width], folding constants; i64 goes by its halves."""
     array, at = array_of(values), array_of(places)
     if array is not None and at is not None:
         inside = np.clip(at.reshape(-1), 0, array.shape[1] - 1)
@@ -139,6 +139,40 @@ def gather(t: TosaOps, x: Tensor, indices: Sequence[SSAValue], sizes: Sequence[S
     values = t.b.reshape(x, [1, t.b.product(t.b.sizes(x)), 1])
     flat = t.reshape(places, [1, t.b.product(sizes)])
     return t.reshape(_gather(t, values.value, flat), sizes)
+
+
+def slice_from(t: TosaOps, x: Tensor, starts: Sequence[Size], sizes: Sequence[Size], steps: Sequence[Size]) -> SSAValue:
+    """Take a slice of known size from starts that the run time computes, for which TOSA has a gather only."""
+
+    def element(*position: SSAValue) -> Element:
+        at = zip(position, starts, steps, strict=True)
+        return t.b.load(x, [t.b.add(t.b.mul(p, step), start) for p, start, step in at])
+
+    return t.b.generate(sizes, x.dtype, element).value
+
+
+def insert_slice(
+    t: TosaOps, source: Tensor, into: Tensor, starts: Sequence[Size], steps: Sequence[Size]
+) -> SSAValue | None:
+    """Write a slice of known size at starts that the run time computes: each element asks whether it is inside."""
+    if None in (*source.shape, *into.shape) or any(s != 1 for s in steps) or all(isinstance(s, int) for s in starts):
+        return None
+    b = t.b
+
+    def choose(position: Sequence[SSAValue], old: Element) -> Element:
+        inside, places = None, []
+        for at, start, size, whole in zip(position, starts, source.shape, into.shape, strict=True):
+            if size == whole:
+                places.append(at)
+                continue
+            offset = b.scalar(at) - b.scalar(b.index(start))
+            here = (offset >= 0) & (offset < size)
+            inside = here if inside is None else inside & here
+            places.append(b.as_index(offset.maximum(0).minimum((size or 1) - 1)))
+        new = b.load(source, places)
+        return new if inside is None else inside.select(new, old)
+
+    return b.map_indexed([into], b.sizes(into), into.dtype, choose).value
 
 
 def scatter(t: TosaOps, x: Tensor, rows: Tensor, updates: Tensor, combine: str | None) -> Tensor:

@@ -34,6 +34,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from flambeau.diagnostics import Unsupported
 from flambeau.dialects import tosa
+from flambeau.ir.comparisons import CMPI, OF_CMPF, OF_CMPI, OPERATORS
 from flambeau.lowering.whole.values import Placeholder
 
 Array = np.ndarray[Any, Any]
@@ -69,18 +70,18 @@ class Counter(Placeholder):
 
 
 def array_of(value: SSAValue) -> Array | None:
-    """What a value is known to be."""
+    """Return the array that a value is known to be; None if it is not known."""
     return value.owner.array if isinstance(value.owner, Known) else None
 
 
 def as_array(attr: DenseIntOrFPElementsAttr[Any], shape: Sequence[int], dtype: Any) -> Array:
-    """The numbers of a literal."""
+    """Convert a literal to an array; a splat is a broadcast view."""
     values = np.array(attr.get_values(), dtype)
     return np.broadcast_to(values[0], shape) if values.size == 1 else values.reshape(shape)
 
 
 def scalar_array(value: SSAValue) -> Array | None:
-    """The number that an `arith.constant` gives."""
+    """Return the number of an `arith.constant` as a 0-d array; None for other values."""
     owner = value.owner
     attr = owner.properties["value"] if isinstance(owner, arith.ConstantOp) else None
     if not isinstance(attr, IntegerAttr | FloatAttr):
@@ -90,7 +91,7 @@ def scalar_array(value: SSAValue) -> Array | None:
 
 
 def rounded(array: Any, element: Attribute) -> Array:
-    """Numbers as elements of a type."""
+    """Round numbers to an element type; bf16 is held as f32 with its low bits zero."""
     with np.errstate(all="ignore"):
         array = np.asarray(array).astype(NUMPY.get(element, np.float32), copy=False)
     if element != bf16:
@@ -109,7 +110,7 @@ def is_small(array: Array) -> bool:
 
 
 def constant_op(array: Array, type_: TensorType[Any]) -> Operation:
-    """`tosa.const` of an array."""
+    """Make `tosa.const` of an array."""
     return tosa.op("const").create(result_types=(type_,), properties={"values": dense(array, type_)})
 
 
@@ -130,7 +131,7 @@ def dense(array: Array, type_: TensorType[Any]) -> Attribute:
 
 
 def fitting(array: Array, element: IntegerType) -> Array:
-    """Integers in the range of their elements: the ends of 64 bits mean the ends of fewer; others must fit."""
+    """Narrow integers to the range of their element type: the ends of 64 bits become those of 32, others must fit."""
     if element == i32 and array.dtype == np.int64:
         array = np.where(array == _INT64.max, _INT32.max, np.where(array == _INT64.min, _INT32.min, array))
         if array.size and (array.max() > _INT32.max or array.min() < _INT32.min):
@@ -152,12 +153,7 @@ def _int_div(x: Array, y: Array) -> Array:
     return quotient * np.sign(x) * np.sign(y)
 
 
-_COMPARISONS: dict[str, Callable[[Array, Array], Array]] = {
-    "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
-    "uno": lambda x, y: np.isnan(x) | np.isnan(y),
-}  # fmt: skip
-CMPF = {1: "eq", 2: "gt", 3: "ge", 4: "lt", 5: "le", 13: "ne", 14: "uno"}
-CMPI = {0: "eq", 1: "ne", 2: "lt", 3: "le", 4: "gt", 5: "ge", 6: "lt", 7: "le", 8: "gt", 9: "ge"}
+_COMPARISONS: dict[str, Callable[..., Array]] = {**OPERATORS, "uno": lambda x, y: np.isnan(x) | np.isnan(y)}
 
 _FUNCTIONS: dict[str, Callable[..., Array]] = {
     "arith.addf": np.add, "arith.addi": np.add, "arith.subf": np.subtract, "arith.subi": np.subtract,
@@ -181,12 +177,12 @@ def _unsigned(x: Array) -> Array:
 
 
 def computed(name: str, arrays: Sequence[Array], element: Attribute, properties: Any) -> Array | None:
-    """The result of an op of `arith` or `math` on arrays; None where it is left to the engine."""
+    """Compute an op of `arith` or `math` on arrays; None where it is left to the engine."""
     function = _FUNCTIONS.get(name)
     if name in ("arith.cmpf", "arith.cmpi"):
         predicate = properties["predicate"].value.data
-        function = _COMPARISONS[(CMPF if name == "arith.cmpf" else CMPI)[predicate]]
-        if name == "arith.cmpi" and predicate >= 6:
+        function = _COMPARISONS[(OF_CMPF if name == "arith.cmpf" else OF_CMPI)[predicate]]
+        if name == "arith.cmpi" and predicate >= CMPI["ult"]:
             arrays = [a.astype(np.uint64) for a in arrays]
     if function is None or element not in NUMPY:
         return None

@@ -63,7 +63,7 @@ def _plain(
     dilation: Sequence[int],
     groups: int,
 ) -> Tensor:
-    """NCHW in, NCHW out."""
+    """Convolve NCHW to NCHW by TOSA's op, which takes channels last."""
     n = weight.rank - 2
     features, channels, *kernel = [k for k in weight.shape if k is not None]
     b.same_size(b.size(x, 1), channels * groups, "the input's channels are not those of the weight")
@@ -122,7 +122,7 @@ def _group(
     sizes: Sequence[Size],
     properties: dict[str, list[int]],
 ) -> Tensor:
-    """One group of channels with its features."""
+    """Convolve one group of channels with its features."""
     if groups > 1:
         features, channels = b.sizes(weight)[:2]
         count = b.floordiv(features, groups)
@@ -142,7 +142,7 @@ def _transposed(
     padding: Sequence[int],
     extra: Sequence[int],
 ) -> Tensor:
-    """`tosa.transpose_conv2d` of a weight (in, out, ...); what it has too much at the end is padding below zero."""
+    """Emit `tosa.transpose_conv2d` of a weight (in, out, ...); negative padding crops the end."""
     n = weight.rank - 2
     kernel = [k for k in weight.shape[2:] if k is not None]
     batch, _, *places = b.sizes(x)
@@ -175,7 +175,7 @@ def _emit(
     sizes: Sequence[Size],
     properties: dict[str, list[int]],
 ) -> Tensor:
-    """A convolution op; 16-bit floats accumulate in f32, integers with zero points in i32."""
+    """Emit a convolution; 16-bit floats accumulate in f32, integers with zero points in i32."""
     dtype = x.dtype if b.context.zero_points is None else dtypes.int32
     element = element_of(x.value) if b.context.zero_points is None else dtype.builtin
     zeros = b.target.zero_points(element_of(x.value))

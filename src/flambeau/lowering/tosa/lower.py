@@ -15,33 +15,38 @@ from flambeau.dialects.torch.types import TensorType
 from flambeau.ir.conversion import RuleTable
 from flambeau.lowering.builder import Tensor
 from flambeau.lowering.conversion import Lowering
+from flambeau.lowering.external import external_rules
 from flambeau.lowering.linalg.lower import rules as linalg_rules
+from flambeau.lowering.tosa.external import emit_custom
 from flambeau.lowering.tosa.ops import TosaBuilder, TosaOps
 from flambeau.lowering.tosa.quantized import integers_first
 from flambeau.lowering.tosa.rules import CANNOT, STRICT, TOSA_RULES
+from flambeau.lowering.tosa.scalars import scalars_to_tensors
 from flambeau.lowering.whole.rules import layered, refusals
 from flambeau.passes.dead_code import eliminate_dead_code
 
-FAMILIES = ("conv", "normalization", "pointwise", "quantized")
+FAMILIES = ("conv", "normalization", "pointwise", "quantized", "random")
 """The modules of this folder that add rules to the table."""
 
 
 def rules() -> RuleTable:
-    """All rules: TOSA's own, and linalg's; those on integers come first."""
+    """Load all rules: TOSA's own, and linalg's; those on integers come first."""
     on_floats = layered("tosa", linalg_rules(), TOSA_RULES.load("flambeau.lowering.tosa", FAMILIES))
     return layered("tosa", on_floats, integers_first(on_floats), refusals("TOSA", CANNOT))
 
 
-def lower_to_tosa(module: ModuleOp, int64: str = "narrow") -> ModuleOp:
+def lower_to_tosa(module: ModuleOp, int64: str = "narrow", external: Sequence[str] = ()) -> ModuleOp:
     """Lower a module that satisfies the backend contract.
 
     `int64="narrow"` computes 64-bit integers in 32 bits, which is what TOSA has; arguments and results keep their
-    types. `int64="keep"` leaves them, for backends that take them.
+    types. `int64="keep"` leaves them, for backends that take them. The ops named in `external` become `tosa.custom`.
     """
     if int64 not in ("narrow", "keep"):
         raise ValueError(f"int64 is 'narrow' or 'keep', not {int64!r}")
     builder = partial(TosaBuilder, target=partial(TosaOps, narrow=int64 == "narrow"))
-    return eliminate_dead_code(TosaLowering("lower to tosa", rules(), builder).convert_module(module))
+    left = external_rules("tosa", external, emit_custom)
+    lowered = TosaLowering("lower to tosa", rules(), builder, left).convert_module(module)
+    return scalars_to_tensors(eliminate_dead_code(lowered), int64 == "narrow")
 
 
 class TosaLowering(Lowering):
@@ -69,7 +74,7 @@ class TosaLowering(Lowering):
         return super()._operand(self._released(value), type_)
 
     def _check_width(self, value: Any, type_: Attribute) -> None:
-        """A float that a rule computed in 32 bits cannot leave as one of 64."""
+        """Refuse a result of type f64: a rule has computed it in 32 bits."""
         if isinstance(value, Tensor) and isinstance(type_, TensorType) and type_.element_type == f64:
             raise Unsupported("TOSA has no 64-bit floats", "Convert it to float32 before it is returned.")
 

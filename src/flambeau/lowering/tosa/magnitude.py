@@ -8,6 +8,7 @@ import numpy as np
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, IntegerType, TensorType, f16
 from xdsl.ir import Operation, SSAValue
 
+from flambeau.ir import dtypes
 from flambeau.lowering.tosa.constants import Array, array_of, is_splat
 from flambeau.lowering.whole.values import shape_of
 
@@ -22,7 +23,7 @@ _LIMITS = {"tanh": 1.0, "sigmoid": 1.0, "erf": 1.0, "sin": 1.0, "cos": 1.0, "log
 
 
 def magnitude(value: SSAValue, depth: int = _DEPTH) -> float:
-    """What no finite element exceeds, whatever its sign; infinity or NaN where the ops do not tell."""
+    """Bound the magnitude of all finite elements; infinity or NaN where the ops do not tell."""
     array = array_of(value)
     if array is not None:
         return _largest(array.reshape(-1)[:1] if is_splat(array) else array)
@@ -71,12 +72,12 @@ def _largest(array: Array) -> float:
 
 
 def _of_type(value: SSAValue) -> float:
-    """The largest number that the type of a value has; infinity for those as wide as f32."""
+    """Return the largest number that the type of a value has; infinity for those as wide as f32."""
     assert isinstance(value.type, TensorType)
     element = value.type.element_type
     if isinstance(element, IntegerType):
         return 2.0**element.width.data
-    return 65504.0 if element == f16 else math.inf
+    return dtypes.float16.largest if element == f16 else math.inf
 
 
 def _made_by(value: SSAValue, name: str) -> Operation | None:
@@ -85,7 +86,7 @@ def _made_by(value: SSAValue, name: str) -> Operation | None:
 
 
 def _at_most_zero(value: SSAValue) -> bool:
-    """Whether a value is the negative of a size, or how far elements are below their maximum."""
+    """Tell whether a value is -|x|, or x minus its maximum, so that no element is above zero."""
     if negated := _made_by(value, "negate"):
         return _made_by(negated.operands[0], "abs") is not None
     if difference := _made_by(value, "sub"):

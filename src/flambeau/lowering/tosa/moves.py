@@ -18,6 +18,7 @@ from flambeau.dialects import tosa
 from flambeau.lowering import tensor_dialect
 from flambeau.lowering.builder import Size, Tensor, static, tensor_type
 from flambeau.lowering.element import Element
+from flambeau.lowering.tosa import access
 from flambeau.lowering.tosa.constants import Counter, array_of, fitting, is_small
 from flambeau.lowering.whole.values import element_of, shape_of
 
@@ -68,7 +69,7 @@ def _stretch(t: TosaOps, value: SSAValue, dim: int, size: SSAValue) -> SSAValue:
 
 
 def _of_length(t: TosaOps, size: SSAValue) -> tuple[SSAValue, int]:
-    """A tensor that is so long along a dim."""
+    """Find a tensor and a dim of it that has this dynamic size."""
     owner = size.owner
     if not isinstance(owner, tensor.DimOp) or 0 in shape_of(owner.operands[0]):
         return _line(t, size), 0
@@ -141,6 +142,8 @@ def slice_(t: TosaOps, x: Tensor, starts: Sequence[Size], sizes: Sequence[Size],
             for s, n, k in zip(starts, sizes, steps, strict=True)
         )
         return t.known(array[places], t.logical(x.value))
+    if None not in (*wanted, *x.shape) and any(isinstance(s, SSAValue) for s in starts):
+        return access.slice_from(t, x, starts, sizes, steps)
     if not all(isinstance(v, int) for g in (starts, steps) for v in g) or any(
         n is None and not (s == 0 and k == 1 and n0 is z)
         for n, s, k, n0, z in zip(wanted, starts, steps, sizes, t.b.sizes(x), strict=True)
@@ -161,7 +164,7 @@ def slice_(t: TosaOps, x: Tensor, starts: Sequence[Size], sizes: Sequence[Size],
 
 
 def _stepped(t: TosaOps, value: SSAValue, dim: int, start: int, count: int, step: int) -> SSAValue:
-    """Every step-th element along a dim: rows of `step`, of which the first column is kept."""
+    """Take every step-th element along a dim: reshape to rows of `step` and keep the first column."""
     shape = list(shape_of(value))
     size = shape[dim]
     if size is None:

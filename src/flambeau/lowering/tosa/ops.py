@@ -85,18 +85,18 @@ class TosaOps(TargetOps):
     # --- Types ---
 
     def held(self, element: Attribute) -> Attribute:
-        """The type that elements have in TOSA."""
+        """Return the type that elements have in TOSA: i32 for i64 if integers are narrowed."""
         is_wide_integer = _check_element(element)
         return i32 if is_wide_integer and self.narrow else element
 
     def holds(self, x: Tensor) -> Tensor:
-        """A tensor from outside: a function's argument, what a branch gives."""
+        """Convert a tensor from outside (an argument, a branch's result) to the element type that TOSA holds."""
         if element_of(x.value) != i64 or not self.narrow:
             return x
         return Tensor(self.convert(x.value, i32), x.dtype, x._sizes)
 
     def released(self, x: Tensor) -> Tensor:
-        """A tensor as the outside knows it."""
+        """Convert a tensor back to the element type that the outside knows."""
         if x.dtype.builtin != i64 or element_of(x.value) == i64:
             return x
         return Tensor(self.convert(x.value, i64), x.dtype, x._sizes)
@@ -142,7 +142,7 @@ class TosaOps(TargetOps):
         return (upper * 65536.0 + lower).value
 
     def real(self, value: SSAValue) -> SSAValue:
-        """A value as the result of an op in the program."""
+        """Materialise a value that is only known at compile time as the result of an op."""
         known = value.owner
         if isinstance(known, Counter):
             return moves.count(self, known)
@@ -162,12 +162,12 @@ class TosaOps(TargetOps):
         return found
 
     def known(self, array: Array, element: Attribute) -> SSAValue:
-        """A value of a tensor that is known; `element` is its type as PyTorch means it."""
+        """Make a value of a known tensor; `element` is its type as PyTorch means it."""
         held = i32 if element == i64 and self.narrow else element
         return Known(tensor_type(array.shape, held), array).value
 
     def logical(self, value: SSAValue) -> Attribute:
-        """The type of a known value's elements as PyTorch means it."""
+        """Return the element type of a known value as PyTorch means it."""
         array = array_of(value)
         return i64 if array is not None and array.dtype == np.int64 else element_of(value)
 
@@ -178,7 +178,7 @@ class TosaOps(TargetOps):
         type_: Attribute,
         properties: Mapping[str, Attribute] = _NOTHING,
     ) -> SSAValue:
-        """An op with one result."""
+        """Emit an op with one result; a result without elements becomes a `tensor.empty`."""
         assert isinstance(type_, TensorType)
         _check_element(type_.element_type)
         if operands and isinstance(operands[0].type, TensorType):
@@ -188,7 +188,7 @@ class TosaOps(TargetOps):
         return self.b.emit(tosa.op(name), operands, (type_,), properties).results[0]
 
     def _nothing(self, operands: Sequence[SSAValue], type_: TensorType[Any]) -> SSAValue:
-        """A tensor without elements, which TOSA's ops do not take."""
+        """Make a tensor without elements, which TOSA's ops do not take, with the sizes of the operands."""
         shape = type_.get_shape()
         if all(s >= 0 for s in shape):
             return self.known(np.zeros(shape, NUMPY.get(type_.element_type, np.float32)), type_.element_type)
@@ -199,7 +199,7 @@ class TosaOps(TargetOps):
         return self.nothing([self.dim_of(tensors, i) for i in open_dims], type_)
 
     def nothing(self, sizes: Sequence[SSAValue], type_: TensorType[Any]) -> SSAValue:
-        """A tensor without elements; `sizes` are those that its type does not tell."""
+        """Emit a tensor without elements; `sizes` are those that its type does not tell."""
         return self.b.emit(tensor.EmptyOp, sizes, (type_,)).results[0]
 
     def on(
@@ -210,7 +210,7 @@ class TosaOps(TargetOps):
         properties: Mapping[str, Attribute] = _NOTHING,
         like: int = 0,
     ) -> SSAValue:
-        """An elementwise op; its result has the shape that its operands (the first `like` of them) broadcast to."""
+        """Emit an elementwise op; its result has the shape that its operands, or the first `like`, broadcast to."""
         shapes = [shape_of(o) for o in operands[: like or None]]
         shape = joint(*shapes)
         if None in shape and len(shapes) > 1 and not self.strict:
@@ -220,7 +220,7 @@ class TosaOps(TargetOps):
         return self.make(name, operands, tensor_type(shape, element), properties)
 
     def number(self, like: SSAValue, value: Any) -> SSAValue:
-        """A constant that broadcasts to a value's shape, of its type."""
+        """Make a constant that broadcasts to a value's shape, of its type."""
         element = element_of(like)
         return self.single(value, element, [1] * len(shape_of(like)))
 
@@ -232,7 +232,7 @@ class TosaOps(TargetOps):
         return found
 
     def zero_points(self, element: Attribute) -> list[SSAValue]:
-        """The zero points of both sides of a product as operands."""
+        """Make the zero points of both sides of a product as operands."""
         return [self.single(p, element, [1]) for p in self.b.context.zero_points or (0, 0)]
 
     def zero_point(self, element: Attribute) -> SSAValue:
@@ -244,7 +244,7 @@ class TosaOps(TargetOps):
         return self.known(np.broadcast_to(np.ones((), array.dtype), array.shape), self.logical(value))
 
     def shape_value(self, sizes: Sequence[int]) -> SSAValue:
-        """`tosa.const_shape`; -1 stands for a size that the op finds out itself."""
+        """Make `tosa.const_shape`; -1 stands for a size that the op infers itself."""
         key = ("shape", tuple(sizes))
         return self.b.constant_op(
             key,
@@ -284,7 +284,7 @@ class TosaOps(TargetOps):
         return found
 
     def convert(self, x: SSAValue, element: Attribute) -> SSAValue:
-        """`tosa.cast`, through 32 bits where TOSA has no direct one."""
+        """Cast by `tosa.cast`, through 32 bits where TOSA has no direct one."""
         own = element_of(x)
         if own == element:
             return x
@@ -301,7 +301,7 @@ class TosaOps(TargetOps):
         return self.on("cast", (x,), element)
 
     def joint_sizes(self, values: Sequence[SSAValue]) -> list[Size]:
-        """The sizes that values broadcast to."""
+        """Return the sizes that values broadcast to."""
         sizes = self.b.frames[-1] if self.b.frames else None
         shape = joint(*map(shape_of, values))
         if sizes is not None and len(sizes) == len(shape):
@@ -313,7 +313,7 @@ class TosaOps(TargetOps):
         return self.b.emit(tensor.DimOp, (value, self.b.index(dim)), (INDEX,)).results[0]
 
     def spread_lazily(self, value: SSAValue) -> SSAValue:
-        """A value of a body that may be a scalar, as a tensor."""
+        """Convert a value of a body that may be a scalar to a tensor."""
         return value if isinstance(value.type, TensorType) else self.b.widen(value, len(self.b.frames[-1]))
 
     def splat(self, value: Any, dtype: DType, shape: Sequence[int]) -> SSAValue:
@@ -394,6 +394,7 @@ class TosaOps(TargetOps):
     load = access.load
     gather = access.gather
     scatter = access.scatter
+    insert_slice = access.insert_slice
 
 
 TosaBuilder = WholeBuilder[TosaOps]
@@ -412,7 +413,7 @@ def _check_element(element: Any) -> bool:
 
 @cache
 def joint(*shapes: tuple[int | None, ...]) -> tuple[int | None, ...]:
-    """The shape that shapes of one rank broadcast to."""
+    """Return the shape that shapes of one rank broadcast to."""
     return tuple(
         next((d for d in dims if d not in (1, None)), None if None in dims else 1) for dims in zip(*shapes, strict=True)
     )

@@ -44,7 +44,7 @@ def div_mode(b: TosaBuilder, x: Tensor, y: Any, mode: str | None) -> Tensor:
 
 
 def whole(x: Element, y: Element) -> Element:
-    """How often y goes into x: from the rest, as the quotient itself may lie on the other side of an integer."""
+    """Compute trunc(x / y) from the remainder, as the rounded quotient may lie on the other side of an integer."""
     quotient = x / y
     exact = ((x - x.fmod(y)) / y).round()
     return (quotient.isinf() | quotient.isnan()).select(quotient, exact)

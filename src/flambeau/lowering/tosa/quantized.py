@@ -22,7 +22,7 @@ from flambeau.ir import dtypes
 from flambeau.ir.conversion import RuleFunction, RuleTable
 from flambeau.ir.dtypes import BY_CODE, DType
 from flambeau.lowering.builder import Tensor
-from flambeau.lowering.element import Element
+from flambeau.lowering.element import Element, is_number
 from flambeau.lowering.linalg.conv import per_dim
 from flambeau.lowering.linalg.matmul import product
 from flambeau.lowering.linalg.quantized import LIBRARY, chosen_parameters
@@ -62,7 +62,7 @@ class Form:
 
 
 def integers_first(floats: RuleTable) -> RuleTable:
-    """The rules on integers, each with the one that takes over where it does not apply."""
+    """Pair the rules on integers with those on floats that take over where they do not apply."""
     table = RuleTable(INTEGER_RULES.name)
     for name, rule in INTEGER_RULES.rules.items():
         otherwise = floats.get(name)
@@ -89,7 +89,7 @@ def _formed(b: TosaBuilder, argument: Any) -> Any:
 
 
 def _floats(b: TosaBuilder, x: Form) -> Tensor:
-    """The floats of a form, for those who cannot do without."""
+    """Dequantise a form to floats, for rules that need them: (q - zero) * scale, within its bounds."""
 
     def body(e: Element, s: Element) -> Element:
         real = (e.to(dtypes.float32) - x.zero) * s
@@ -103,13 +103,13 @@ def _floats(b: TosaBuilder, x: Form) -> Tensor:
 
 
 def _along(b: TosaBuilder, numbers: Array, rank: int, axis: int) -> Tensor:
-    """Numbers as a tensor that broadcasts along an axis."""
+    """Reshape numbers to a tensor that broadcasts along an axis."""
     shape = [] if numbers.ndim == 0 else [numbers.size, *[1] * (rank - 1 - axis)]
     return Tensor(b.target.known(numbers.astype(np.float32).reshape(shape), dtypes.float32.builtin), dtypes.float32)
 
 
 def _known(x: Any) -> Array | None:
-    """Parameters that are known while compiling."""
+    """Return parameters that are known while compiling as an array; else None."""
     return array_of(x.value) if isinstance(x, Tensor) else np.array(x) if isinstance(x, (int, float)) else None
 
 
@@ -134,7 +134,7 @@ def dequantize_per_channel(
 def _remembered(
     b: TosaBuilder, result: Tensor, x: Tensor, scale: Array | None, zero: Array | None, axis: int
 ) -> Tensor:
-    """A dequantised tensor with its form, where its parameters are known and it has one zero point."""
+    """Record the form of a dequantised tensor, where its parameters are known and it has one zero point."""
     if scale is None or zero is None or result.dtype is not dtypes.float32 or np.unique(zero).size != 1:
         return result
     point = int(zero.flat[0])
@@ -167,12 +167,12 @@ def quantize_per_tensor(
 
 
 def _steps(end: float, step: float) -> float:
-    """A bound in steps of the result."""
+    """Convert a bound to steps of the result's scale; infinity stays."""
     return end if math.isinf(end) else float(np.rint(np.float32(end) * np.float32(1 / step)))
 
 
 def _clamped(b: TosaBuilder, x: Tensor, attribute: Any, low: float, high: float) -> Tensor:
-    """`tosa.clamp`, where there is something to cut off."""
+    """Emit `tosa.clamp`, if the bounds are narrower than the type."""
     element = element_of(x.value)
     if x.dtype.is_int and (low, high) == (x.dtype.min, x.dtype.max):
         return x
@@ -181,7 +181,7 @@ def _clamped(b: TosaBuilder, x: Tensor, attribute: Any, low: float, high: float)
 
 
 def _rounded(b: TosaBuilder, x: Tensor, step: float, zero: int, low: int, high: int) -> Tensor | None:
-    """Floats in steps of a scale: what is cut off to the range of the result rounds to even when it is cast."""
+    """Quantise floats: clamp x / step to the result's range, then cast, which rounds to even; None unless f32."""
     if x.dtype is not dtypes.float32:
         return None
     scaled = b.elementwise([x], lambda e: e * (1 / step), dtypes.float32)
@@ -191,7 +191,7 @@ def _rounded(b: TosaBuilder, x: Tensor, step: float, zero: int, low: int, high: 
 
 
 def _rescaled(b: TosaBuilder, x: Form, step: float, zero: int, dtype: DType) -> Tensor | None:
-    """The integers in steps of another scale around another zero point; None where TOSA's scales do not reach."""
+    """Rescale integers to another scale and zero point; None where TOSA's scales do not reach."""
     found = [_multiplier(float(s) / step) for s in x.scale.flat]
     wide = x.tensor.dtype is dtypes.int32
     if None in found or not -128 <= zero <= 127 or (wide and x.zero) or x.tensor.rank == 0:
@@ -208,7 +208,7 @@ def _rescaled(b: TosaBuilder, x: Form, step: float, zero: int, dtype: DType) -> 
 
 
 def _multiplier(ratio: float) -> tuple[int, int] | None:
-    """A positive number as a multiplier of 31 bits and a shift to the right."""
+    """Split a positive ratio into a multiplier of 31 bits and a right shift; None where it is out of range."""
     if not 0 < ratio < math.inf:
         return None
     mantissa, exponent = math.frexp(ratio)
@@ -231,7 +231,7 @@ def rescale(
     dtype: DType,
     unsigned_sides: tuple[bool, bool] = (False, False),
 ) -> Tensor:
-    """`tosa.rescale`: multiply what is above one zero point, shift, round, add the other, and saturate."""
+    """Emit `tosa.rescale`: subtract one zero point, multiply, shift, round, add the other, and saturate."""
     own = x.dtype.builtin
     parameters = (
         b.target.known(np.array(multipliers, np.int32), i32),
@@ -249,7 +249,7 @@ def rescale(
 
 
 def signed(b: TosaBuilder, x: Tensor) -> Tensor:
-    """8-bit integers from 0 as those from -128, which is what TOSA multiplies."""
+    """Shift 8-bit integers from 0..255 to -128..127, which is what TOSA multiplies."""
     known = b.target.forms.get(x.value)
     return known if isinstance(known, Tensor) else rescale(b, x, [1 << 30], [30], -128, 0, dtypes.int8, (True, False))
 
@@ -269,18 +269,18 @@ tosa_rule(f"{LIBRARY}.choose_qparams_symmetric.tensor")(partial(chosen_parameter
 
 
 def _zero_points(b: TosaBuilder, x: Form, y: Form) -> AbstractContextManager[None]:
-    """Multiply 8-bit integers inside."""
+    """Set the zero points by which products inside the block multiply 8-bit integers."""
     return b.within(replace(b.context, zero_points=(x.zero, y.zero)))
 
 
 def _is_weight(x: Any, axis: int) -> bool:
-    """Whether these are 8-bit integers with one scale, or with one for each of the result's channels."""
+    """Tell whether these are 8-bit integers with one scale, or with one for each of the result's channels."""
     whole = isinstance(x, Form) and x.tensor.dtype is dtypes.int8 and not x.is_bounded
     return whole and (x.scale.ndim == 0 or x.axis == axis)
 
 
 def _bias(b: TosaBuilder, bias: Any, scale: Array) -> Tensor | None:
-    """A bias in steps of the products; None where it leaves no room in 32 bits, as for channels without weights."""
+    """Quantise a bias in steps of the products; None where it leaves no room in 32 bits, as with zero weights."""
     if isinstance(bias, Form):
         if bias.tensor.dtype is dtypes.int32 and bias.zero == 0 and np.allclose(bias.scale, scale, rtol=1e-6, atol=0):
             return bias.tensor
@@ -321,7 +321,7 @@ def matmul(b: TosaBuilder, floats: RuleFunction, x: Any, y: Any) -> Form | None:
 @integer_rule("aten.addmm")
 def addmm(b: TosaBuilder, floats: RuleFunction, bias: Any, x: Any, y: Any, beta: Any, alpha: Any) -> Form | None:
     rank = bias.tensor.rank if isinstance(bias, Form) else bias.rank
-    return _product(b, x, y, bias) if beta == alpha == 1 and rank == 1 else None
+    return _product(b, x, y, bias) if is_number(beta, 1) and is_number(alpha, 1) and rank == 1 else None
 
 
 @integer_rule("aten.t")
@@ -360,7 +360,7 @@ _FRACTION = 20
 @integer_rule("aten.add.Tensor")
 def add(b: TosaBuilder, floats: RuleFunction, x: Any, y: Any, alpha: Any) -> Form | None:
     both = [v for v in (x, y) if isinstance(v, Form) and v.is_narrow and v.tensor.rank]
-    if len(both) != 2 or alpha != 1:
+    if len(both) != 2 or not is_number(alpha, 1):
         return None
     step = 2 * max(float(v.scale) for v in both) / (1 << _FRACTION)
     terms = [_rescaled(b, v, step, 0, dtypes.int32) for v in both]
@@ -380,12 +380,12 @@ def mul(b: TosaBuilder, floats: RuleFunction, x: Any, y: Any) -> Form | None:
 
 
 def _above_zero(b: TosaBuilder, x: Form) -> Tensor:
-    """The integers in 32 bits, around 0."""
+    """Subtract the zero point, in 32 bits."""
     return b.elementwise([x.tensor], lambda e: e.to(dtypes.int32) - x.zero, dtypes.int32)
 
 
 def _bounded(low: Any, high: Any) -> Callable[..., Form | None]:
-    """A clamp; bounds come as numbers, or as functions of the op's arguments."""
+    """Make the rule of a clamp; bounds come as numbers, or as functions of the op's arguments."""
 
     def rule(b: TosaBuilder, floats: RuleFunction, x: Any, *rest: Any) -> Form | None:
         ends = [end(*rest) if callable(end) else end for end in (low, high)]
@@ -424,7 +424,7 @@ def adaptive_avg_pool2d(b: TosaBuilder, floats: RuleFunction, x: Any, sizes: Any
 
 
 def _mean(b: TosaBuilder, x: Form, dims: Sequence[int], keepdim: bool) -> Form | None:
-    """A mean as a sum with a smaller scale; of as many integers as 32 bits hold the sum of."""
+    """Compute a mean as a sum with a smaller scale; None where 32 bits may not hold the sum."""
     counts = [x.tensor.shape[d] for d in dims]
     count = math.prod(c or 0 for c in counts)
     if not x.is_narrow or not 0 < count < 1 << 22:
@@ -461,7 +461,7 @@ def cat(b: TosaBuilder, floats: RuleFunction, parts: Any, dim: int) -> Form | No
 
 
 def _on_integers(b: TosaBuilder, rule: RuleFunction, *args: Any) -> Tensor:
-    """What a rule gives for 8-bit integers."""
+    """Apply a rule with int8 as the dtype of its results."""
     results = tuple((shape, dtypes.int8) for shape, _ in b.context.results)
     with b.within(replace(b.context, results=results)):
         result: Tensor = rule(b, *args)

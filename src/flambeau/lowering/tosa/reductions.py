@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from xdsl.dialects.builtin import f32, i1, i8, i32, i64
 from xdsl.ir import Attribute, SSAValue
 
@@ -62,7 +61,7 @@ def reduce(t: TosaOps, kind: str, value: SSAValue, dims: Sequence[int], init: An
 
 
 def _with_infinity(t: TosaOps, kind: str, source: SSAValue, found: SSAValue, dims: Sequence[int]) -> SSAValue:
-    """Engines start a maximum at the lowest number there is: where all elements are below it, that is put right."""
+    """Mend a maximum whose elements are all -inf (a minimum: inf), as engines start at the lowest finite number."""
     limit = float("-inf") if kind == "max" else float("inf")
     end = t.number(source, limit)
     only = t.on("equal", (source, end), i1)
@@ -135,7 +134,7 @@ def contract(t: TosaOps, name: str, ins: Sequence[Tensor], sizes: Sequence[Size]
 
 
 def window_reduce(t: TosaOps, x: Tensor, at: Windows, init: tuple[Any, DType], body: Body) -> Tensor | None:
-    """The maximum or the sum of windows as TOSA's poolings; None where they mean something else."""
+    """Reduce windows to a maximum or a sum by TOSA's poolings; None where they mean something else."""
     kernel = [k for k in at.kernel if isinstance(k, int)]
     if not len(kernel) == len(at.kernel) <= 2 or any(d != 1 for d in at.dilations):
         return None
@@ -162,7 +161,7 @@ def window_reduce(t: TosaOps, x: Tensor, at: Windows, init: tuple[Any, DType], b
 
 
 def _pool(t: TosaOps, kind: str, x: Tensor, kernel: list[int], at: Windows) -> Tensor:
-    """`max_pool2d`, or `avg_pool2d` times the number of elements."""
+    """Emit `max_pool2d`, or `avg_pool2d` times the number of elements."""
     lead, sizes = x.rank - len(kernel), t.b.sizes(x)
     plane, places, window, steps = sizes[lead:], list(at.out), kernel, list(at.strides)
     if len(kernel) == 1:
@@ -181,7 +180,7 @@ def _pool(t: TosaOps, kind: str, x: Tensor, kernel: list[int], at: Windows) -> T
         value = t.make("max_pool2d", (last.value,), type_, properties)
         if x.dtype.is_float:
             # Engines start at the lowest number there is, where PyTorch starts at -inf.
-            lowest = t.number(value, float(np.finfo(np.float32).min))
+            lowest = t.number(value, -dtypes.float32.largest)
             below = t.on("greater_equal", (lowest, value), i1)
             value = t.on("select", (below, t.number(value, float("-inf")), value), element_of(value))
     else:

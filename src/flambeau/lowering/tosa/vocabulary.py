@@ -16,9 +16,10 @@ from xdsl.ir import Attribute, SSAValue
 
 from flambeau.diagnostics import Unsupported
 from flambeau.dialects import tosa
+from flambeau.ir.comparisons import CMPI, OF_CMPF, OF_CMPI
 from flambeau.ir.conversion import RuleTable
 from flambeau.lowering.element import Element
-from flambeau.lowering.tosa.constants import CMPF, CMPI, array_of
+from flambeau.lowering.tosa.constants import array_of
 from flambeau.lowering.tosa.magnitude import magnitude
 from flambeau.lowering.whole.values import element_of
 
@@ -63,7 +64,7 @@ def width_of(element: Attribute) -> int:
 
 
 def translate(t: TosaOps, name: str, operands: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
-    """An op of `arith` or `math`; `element` is the type of its result as PyTorch means it."""
+    """Translate an op of `arith` or `math` to TOSA; `element` is the type of its result as PyTorch means it."""
     held = t.held(element)
     own = element_of(operands[-1])
     if own == i1 and name in BOOLEAN:
@@ -91,12 +92,12 @@ def translate(t: TosaOps, name: str, operands: Sequence[SSAValue], element: Attr
 
 
 def wide(t: TosaOps, x: SSAValue) -> SSAValue:
-    """An integer in at least 32 bits."""
+    """Sign-extend an integer to at least 32 bits."""
     return t.convert(x, i32) if width_of(element_of(x)) < 32 else x
 
 
 def wide_unsigned(t: TosaOps, x: SSAValue) -> SSAValue:
-    """An integer without a sign in 32 bits, zeros in front."""
+    """Zero-extend an unsigned integer to at least 32 bits."""
     width = width_of(element_of(x))
     if width >= 32:
         return x
@@ -131,7 +132,7 @@ def fptosi(t: TosaOps, v: Sequence[SSAValue], element: Attribute, properties: An
 
 
 def whole_to_integer(t: TosaOps, x: SSAValue, width: int, held: Attribute) -> SSAValue:
-    """A whole number as an integer of a width: NaN and what is too large are the least one, as on most processors.
+    """Convert a whole number to an integer of a width: NaN and what is too large become the least, as on processors.
 
     A cast gives the nearest integer for numbers that are out of range, and for NaN any.
     """
@@ -220,7 +221,7 @@ def compare(t: TosaOps, kind: str, x: SSAValue, y: SSAValue) -> SSAValue:
 
 @rule("arith.cmpf")
 def cmpf(t: TosaOps, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
-    kind = CMPF[properties["predicate"].value.data]
+    kind = OF_CMPF[properties["predicate"].value.data]
     if kind != "uno":
         return compare(t, kind, *v)
     unordered = [compare(t, "ne", o, o) for o in v]
@@ -230,12 +231,12 @@ def cmpf(t: TosaOps, v: Sequence[SSAValue], element: Attribute, properties: Any)
 @rule("arith.cmpi")
 def cmpi(t: TosaOps, v: Sequence[SSAValue], element: Attribute, properties: Any) -> SSAValue:
     predicate = properties["predicate"].value.data
-    kind = CMPI[predicate]
+    kind = OF_CMPI[predicate]
     x, y = v
     if element_of(x) == i1 and kind in ("eq", "ne"):
         differs = t.on("logical_xor", v, i1)
         return differs if kind == "ne" else t.on("logical_not", (differs,), i1)
-    if predicate < 6:
+    if predicate < CMPI["ult"]:
         return compare(t, kind, wide(t, x), wide(t, y))
     if width_of(element_of(x)) < 32:
         return compare(t, kind, wide_unsigned(t, x), wide_unsigned(t, y))
@@ -251,7 +252,7 @@ LARGEST_DIVISOR = 2.0**126
 
 
 def is_zero(x: SSAValue, most: float = math.inf) -> bool:
-    """Whether a value is known to be 0.0 everywhere, and has no more elements than that."""
+    """Tell whether a value is known to be 0.0 everywhere and has at most `most` elements."""
     known = array_of(x)
     return known is not None and 0 < known.size <= most and not known.any() and not np.signbit(known).any()
 
@@ -274,7 +275,7 @@ def mulf(t: TosaOps, v: Sequence[SSAValue], element: Attribute, properties: Any)
 
 
 def nothing_of(t: TosaOps, x: SSAValue) -> SSAValue:
-    """Zero times a value: compilers take that for zero, also where the value has a sign or is infinite or NaN."""
+    """Compute 0 * x with x's sign, and NaN for infinities and NaN: compilers fold the product itself to zero."""
     own = element_of(x)
     signed = t.on("ceil", (t.on("maximum", (x, t.number(x, -0.5)), own),), own)
     return t.on("minimum", (t.on("sub", (x, x), own), signed), own)
@@ -363,7 +364,7 @@ def copysign(x: Element, y: Element) -> Element:
 
 @formula("math.atan")
 def atan(x: Element) -> Element:
-    """Folded to [-tan(pi/8), tan(pi/8)], then a polynomial."""
+    """Compute atan by folding to [-tan(pi/8), tan(pi/8)], then a polynomial."""
     size = abs(x)
     large, middle = size > 2.414213562373095, size > 0.4142135623730950
     folded = large.select(-1 / size, middle.select((size - 1) * (1 / (size + 1)), size))
@@ -385,7 +386,7 @@ def atan2(y: Element, x: Element) -> Element:
 
 @formula("arith.remf")
 def remf(x: Element, y: Element) -> Element:
-    """The rest of a division that may be off by one: put back between zero and the divisor."""
+    """Compute x - trunc(x / y) * y; a quotient off by one is corrected so that the rest is in [0, |y|)."""
     size, by = abs(x), abs(y)
     rest = size - (size / by).floor() * by
     rest = (rest < 0).select(rest + by, rest)
@@ -395,7 +396,7 @@ def remf(x: Element, y: Element) -> Element:
 
 @formula("math.ctpop")
 def ctpop(x: Element) -> Element:
-    """Bits are added up in pairs, then fours, then bytes."""
+    """Count the ones among 32 bits, by adding up pairs, then fours, then bytes."""
     x = x - ((x >> 1) & 0x55555555)
     x = (x & 0x33333333) + ((x >> 2) & 0x33333333)
     x = (x + (x >> 4)) & 0x0F0F0F0F

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def from_float(t: TosaOps, x: SSAValue) -> SSAValue:
-    """A whole number below 2^63 as an integer: what is above 32 bits, the next 31 and the last one. All are exact."""
+    """Convert a whole f32 below 2^63 to i64: the upper 32 bits, the next 31 and the last one. All are exact."""
     x = t.on("maximum", (x, t.number(x, -(2.0**63))), f32)
     upper = _whole(t, t.product_of(x, t.number(x, 2.0**-32)))
     rest = t.on("sub", (x, t.product_of(upper, t.number(x, 2.0**32))), f32)
@@ -30,7 +30,7 @@ def _whole(t: TosaOps, x: SSAValue) -> SSAValue:
 
 
 def to_float(t: TosaOps, x: SSAValue) -> SSAValue:
-    """The nearest float: the first 30 bits, of which the last is set if any after it is, times a power of two."""
+    """Round i64 to the nearest f32: 30 leading bits, the last set if any after it is, times a power of two."""
     zero = t.number(x, 0)
     size = t.on("abs", (x,), i64)
     is_long = t.on("logical_not", (t.on("equal", (_right(t, size, t.number(x, 30)), zero), i1),), i1)
@@ -51,12 +51,12 @@ def to_float(t: TosaOps, x: SSAValue) -> SSAValue:
 
 
 def halves(t: TosaOps, x: SSAValue) -> list[SSAValue]:
-    """The upper and the lower 32 bits."""
+    """Split i64 into the upper and the lower 32 bits."""
     return [t.convert(_right(t, x, t.number(x, 32)), i32), t.convert(x, i32)]
 
 
 def joined(t: TosaOps, upper: SSAValue, lower: SSAValue) -> SSAValue:
-    """An integer of these halves."""
+    """Join two halves of 32 bits to i64."""
     high, low = t.convert(upper, i64), t.convert(lower, i64)
     high = t.on("logical_left_shift", (high, t.number(high, 32)), i64)
     return t.on("bitwise_or", (high, t.on("bitwise_and", (low, t.number(low, (1 << 32) - 1)), i64)), i64)

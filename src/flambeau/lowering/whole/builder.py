@@ -22,10 +22,10 @@ from flambeau.ir import dtypes
 from flambeau.ir.dtypes import DType
 from flambeau.lowering.builder import CMP_PROPERTIES, Size, Tensor, is_same, tensor_type
 from flambeau.lowering.element import Element
+from flambeau.lowering.loops import Carried
 from flambeau.lowering.slices import insert_by_select
 from flambeau.lowering.verbs import Body, RuleBuilder, Windows
 from flambeau.lowering.whole import nests
-from flambeau.lowering.whole import scatter as scattering
 from flambeau.lowering.whole.target import TargetOps
 from flambeau.lowering.whole.values import (
     KINDS,
@@ -49,7 +49,6 @@ class WholeBuilder(RuleBuilder, Generic[TargetT]):
     """Runs the bodies of rules on whole tensors, with the ops of a target."""
 
     loads_are_cheap = False
-    has_scatter = True
 
     def __init__(self, block: Block, target: Callable[[WholeBuilder[TargetT]], TargetT]) -> None:
         super().__init__(block)
@@ -108,7 +107,7 @@ class WholeBuilder(RuleBuilder, Generic[TargetT]):
         return self.target.dense(attr, type_)
 
     def wide(self, name: str, operands: Sequence[SSAValue], element: Attribute, properties: Any = _NOTHING) -> SSAValue:
-        """An op on elements, on whole tensors: operands are given one shape first."""
+        """Emit a scalar op on whole tensors, which are broadcast to one shape where the target wants that."""
         rank = len(self.frames[-1])
         wides = [o if is_wide(o) else self.widen(o, rank) for o in operands]
         if not self.target.repeats_ones:
@@ -117,7 +116,7 @@ class WholeBuilder(RuleBuilder, Generic[TargetT]):
         return self.target.apply(name, wides, element, properties)
 
     def common(self, values: Sequence[SSAValue]) -> list[Size]:
-        """The sizes that some values of a body broadcast to: 1, or that of the loop."""
+        """Return the sizes that some values of a body broadcast to: 1, or that of the loop."""
         shapes = [shape_of(v) for v in values]
         first = shapes[0]
         if None not in first and all(s is first or s == first for s in shapes):
@@ -129,7 +128,7 @@ class WholeBuilder(RuleBuilder, Generic[TargetT]):
         return sizes
 
     def widen(self, value: SSAValue, rank: int) -> SSAValue:
-        """A scalar as a tensor of ones in all dims."""
+        """Reshape a scalar to a tensor whose dims are all 1."""
         owner = value.owner
         if isinstance(owner, arith.ConstantOp):
             found = owner.properties["value"]
@@ -145,7 +144,7 @@ class WholeBuilder(RuleBuilder, Generic[TargetT]):
         return _dtype_of(type_)
 
     def spread(self, value: SSAValue, sizes: Sequence[Size]) -> SSAValue:
-        """A value of a body at every position."""
+        """Broadcast a value of a body to every position."""
         if not is_wide(value):
             value = self.widen(value, len(sizes))
         return self.target.broadcast(value, sizes)
@@ -211,7 +210,7 @@ class WholeBuilder(RuleBuilder, Generic[TargetT]):
         return Element(self, value, x.dtype)
 
     def _straight(self, x: Tensor, indices: Sequence[SSAValue], common: Sequence[Size]) -> SSAValue | None:
-        """A load whose indices are loop variables in order is the tensor itself; None for all others."""
+        """Return the tensor itself for a load whose indices are loop variables in order; None for all others."""
         found = [self.positions.get(i) for i in indices]
         dims = [d for d in found if d is not None]
         if len(dims) < len(found) or sorted(dims) != dims or len(set(dims)) != len(dims):
@@ -229,7 +228,7 @@ class WholeBuilder(RuleBuilder, Generic[TargetT]):
     # --- Reductions ---
 
     def accumulator(self, dtype: DType) -> Element:
-        """What the body of a reduction gets to combine its term with; `reduction_of` tells what it did."""
+        """Make the accumulator that a reduction's body combines its term with; `reduction_of` tells what it did."""
         return Element(self, Accumulator(dtype.builtin).value, dtype)
 
     def _combine(self, op_class: type[Operation], operands: Sequence[SSAValue]) -> SSAValue:
@@ -327,7 +326,7 @@ class WholeBuilder(RuleBuilder, Generic[TargetT]):
     # --- Reading and writing at computed positions ---
 
     def count_below(self, ascending: Tensor, target: Element) -> Element:
-        """Compared with all: without a loop for each element, there is no search."""
+        """Compare with all elements and count: without a loop for each element, there is no search."""
         sizes = self.frames[-1]
         rank = len(sizes)
         goal = self.spread(target.value, sizes)
@@ -338,12 +337,35 @@ class WholeBuilder(RuleBuilder, Generic[TargetT]):
             total = self.target.reduce("add", self.spread(below.value, self.frames[-1]), [rank], 0, POSITION)
         return Element(self, total, POSITION)
 
-    scatter = scattering.scatter
+    def scatter(
+        self,
+        x: Tensor,
+        dim: int,
+        rows: Tensor,
+        values: Callable[[list[Size], list[Size]], Element],
+        combine: Callable[[Element, Element], Element],
+        kind: str | None,
+    ) -> Tensor:
+        """Scatter rows of a matrix, [updates, width] into [rows, width]."""
+        order = [dim, *(d for d in range(x.rank) if d != dim)]
+        x = self.transpose(x, order)
+        sizes, update_sizes = self.sizes(x), self.sizes(rows)
+        width, count, n = self.product(sizes[1:]), self.product(update_sizes), len(update_sizes)
+        with self.frame([*update_sizes, *sizes[1:]]):
+            at: list[Size] = [self.loop_index(i) for i in range(n + x.rank - 1)]
+            update = values(at[:n], at[n:]).to(x.dtype)
+            updates = Tensor(self.spread(update.value, self.frames[-1]), x.dtype, self.frames[-1])
+        matrix, flat = self.reshape(x, [sizes[0], width]), self.reshape(updates, [count, width])
+        result = self.reshape(self.target.scatter(matrix, self.reshape(rows, [count]), flat, kind), sizes)
+        return self.transpose(result, [order.index(d) for d in range(x.rank)])
 
     # --- Products and windows ---
 
     def contract(self, name: str, ins: Sequence[Tensor], sizes: Sequence[Size], properties: Any = None) -> Tensor:
         return self.target.contract(name, ins, sizes, properties)
+
+    def batched_product(self, x: Tensor, y: Tensor) -> Tensor | None:
+        return self.target.batched_product(x, y)
 
     def pool(self, name: str, x: Tensor, at: Windows, init: tuple[Any, DType], body: Body) -> Tensor:
         return self.window_reduce(x, at, [init], body)[0]
@@ -372,13 +394,13 @@ class WholeBuilder(RuleBuilder, Generic[TargetT]):
     # --- Loops ---
 
     def loop(
-        self, lower: Size, upper: Size, carried: Sequence[Tensor], body: Callable[[Any, list[Tensor]], Sequence[Tensor]]
-    ) -> list[Tensor]:
+        self, lower: Size, upper: Size, carried: Sequence[Carried], body: Callable[..., Sequence[Carried]]
+    ) -> list[Any]:
         if not isinstance(lower, int) or not isinstance(upper, int):
             return super().loop(lower, upper, carried, body)
         values = list(carried)
         for i in range(lower, upper):
-            values = list(body(i, values))
+            values = list(body(i, *values))
         return values
 
     def while_loop(self, carried: Any, condition: Any, body: Any) -> Any:

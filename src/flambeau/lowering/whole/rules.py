@@ -10,7 +10,7 @@ from flambeau.ir.conversion import RuleFunction, RuleTable
 
 
 def layered(name: str, *tables: RuleTable) -> RuleTable:
-    """One table of several; a later one wins."""
+    """Merge several tables into one; a later one wins."""
     joined = RuleTable(name)
     for table in tables:
         joined.rules.update(table.rules)
@@ -18,7 +18,7 @@ def layered(name: str, *tables: RuleTable) -> RuleTable:
 
 
 def refusals(name: str, cannot: Mapping[str, str]) -> RuleTable:
-    """Rules that say why there is none."""
+    """Make rules that refuse ops, each with the reason."""
     table = RuleTable(f"what {name} cannot express")
     for op, reason in cannot.items():
         table(op)(_refusal(reason))

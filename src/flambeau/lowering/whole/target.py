@@ -139,6 +139,10 @@ class TargetOps(ABC):
     def scatter(self, x: Tensor, rows: Tensor, updates: Tensor, combine: str | None) -> Tensor:
         """Write [updates, width] into the rows of [rows, width]; later ones win where nothing combines them."""
 
+    def batched_product(self, x: Tensor, y: Tensor) -> Tensor | None:
+        """Multiply the matrices of two batches of any rank; None if there is no op for it."""
+        return None
+
     def load(self, x: Tensor, indices: Sequence[SSAValue], common: Sequence[Size]) -> SSAValue | None:
         """Read x at indices inside a body; None where it is gathered."""
         return None

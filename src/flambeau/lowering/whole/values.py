@@ -40,30 +40,30 @@ def by_identity(function: Callable[[Any], T]) -> Callable[[Any], T]:
 
 @by_identity
 def shape_in(type_: Any) -> tuple[int | None, ...]:
-    """The shape of a tensor type; None where it is dynamic."""
+    """Return the shape of a tensor type; None where it is dynamic."""
     assert isinstance(type_, TensorType)
     return tuple(None if d < 0 else d for d in type_.get_shape())
 
 
 def shape_of(value: SSAValue) -> tuple[int | None, ...]:
-    """The shape of a tensor value; None where it is dynamic."""
+    """Return the shape of a tensor value; None where it is dynamic."""
     return shape_in(value.type)
 
 
 def element_of(value: SSAValue) -> Any:
-    """The type of a tensor value's elements."""
+    """Return the element type of a tensor value."""
     type_ = value.type
     assert isinstance(type_, TensorType)
     return type_.element_type
 
 
 def sizes_meet(shapes: Sequence[tuple[int | None, ...]]) -> bool:
-    """Whether along some dim one size is dynamic and another is not 1, so that they had better be the same."""
+    """Tell whether along some dim a dynamic size meets another that is not 1: they must be equal at run time."""
     return any(None in sizes and len(sizes) - sizes.count(1) > 1 for sizes in zip(*shapes, strict=True))
 
 
 def is_wide(value: Any) -> bool:
-    """Whether a value is a tensor that stands for a scalar of a body."""
+    """Tell whether a value is a tensor that stands for a scalar of a body."""
     return isinstance(value, SSAValue) and isinstance(value.type, TensorType)
 
 
@@ -97,5 +97,5 @@ class Accumulator(Placeholder):
 
 
 def reduction_of(value: SSAValue) -> Reduction | None:
-    """What a body has done with its accumulator; None for values that are none."""
+    """Return the reduction that a body applied to its accumulator; None if the value is no accumulator."""
     return value.owner.reduction if isinstance(value.owner, Accumulator) else None

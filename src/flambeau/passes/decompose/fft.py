@@ -76,7 +76,7 @@ def _lengths(t: TorchBuilder, x: SSAValue, dims: Sequence[int]) -> list[int]:
 
 
 def scale(lengths: Sequence[int], normalization: int) -> float:
-    """The factor of a transform over these lengths; `normalization` is PyTorch's number for it."""
+    """Compute the factor of a transform over these lengths; `normalization` is PyTorch's number for it."""
     count = math.prod(lengths)
     return 1 / math.sqrt(count) if normalization == BY_ROOT else 1 / count if normalization == BY_LENGTH else 1.0
 
@@ -87,7 +87,7 @@ def _scaled(t: TorchBuilder, parts: Pair, lengths: Sequence[int], normalization:
 
 
 def _matrix(t: TorchBuilder, rows: int, columns: int, length: int, dtype: DType, mirrored: bool = False) -> Pair:
-    """Cosine and sine of 2πjk/length; with `mirrored`, rows that stand for their mirror image too count twice.
+    """Compute cos and sin of 2πjk/length; with `mirrored`, rows that stand for their mirror image too count twice.
 
     The product is taken modulo the length, or large angles would be inexact. A large matrix is computed when the
     program runs, so that programs stay small.
@@ -112,7 +112,7 @@ def _matrix(t: TorchBuilder, rows: int, columns: int, length: int, dtype: DType,
 def _transform(
     t: TorchBuilder, parts: tuple[SSAValue, SSAValue | None], dim: int, forward: bool, kept: int | None = None
 ) -> Pair:
-    """One dim transformed; `kept` are the frequencies of interest, all by default."""
+    """Transform one dim; `kept` is how many frequencies are wanted, all by default."""
     real, imaginary = (p if p is None else t.transpose(p, dim, -1) for p in parts)
     assert real is not None
     [length] = _lengths(t, real, [-1])

@@ -8,9 +8,10 @@ from typing import Any
 from xdsl.ir import SSAValue
 
 from flambeau.diagnostics import Unsupported
+from flambeau.dialects.torch.types import INT
 from flambeau.infer.builder import TorchBuilder
 from flambeau.ir import dtypes
-from flambeau.passes.decompose.rules import decomposition, require_element
+from flambeau.passes.decompose.rules import broadcast_sizes, decomposition, minus, plus, require_element
 
 SUM, MEAN, MAX = 0, 1, 2
 
@@ -41,14 +42,39 @@ def embedding_bag(
     include_last_offset: bool,
     padding_idx: int,
 ) -> Four:
-    """The rows of each bag, added up; of the four results PyTorch uses the others for gradients."""
+    """Name the op that users call, and of its results for gradients leave what PyTorch's kernels leave."""
+    padding = None if padding_idx < 0 else padding_idx
+    rest = (False, mode, False, per_sample_weights, include_last_offset, padding)
+    result, offset_to_bag, bag_size, most = t.call("aten.embedding_bag.padding_idx", weight, indices, offsets, *rest)
+    if mode == SUM and padding is None and t.dtype(weight) in (dtypes.float32, dtypes.float16):
+        offset_to_bag = t.slice(offset_to_bag, 0, 0, 0)  # PyTorch has a kernel for this case that needs none.
+    if mode == SUM:
+        # PyTorch counts only where it divides. How many zeros it leaves for that depends on the op that is called.
+        bag_size = most = t.zeros([t.shape(result)[0]], dtype=t.dtype(offsets))
+    return result, offset_to_bag, bag_size, most
+
+
+@decomposition("aten.embedding_bag.padding_idx")
+def rows_in_bags(
+    t: TorchBuilder,
+    weight: SSAValue,
+    indices: SSAValue,
+    offsets: SSAValue,
+    scale_grad_by_freq: bool,
+    mode: int,
+    sparse: bool,
+    per_sample_weights: SSAValue | None,
+    include_last_offset: bool,
+    padding_idx: int | None,
+) -> Four:
+    """Add up the rows of each bag; of the four results PyTorch uses the others for gradients."""
     starts = t.slice(offsets, 0, 0, -1) if include_last_offset else offsets
     [count], [bags] = t.shape(indices), t.shape(starts)
     require_element(t, t.all(t.le(offsets, count)), "offsets must not be greater than the number of indices")
     # Row i is in the last bag that begins at or before i.
     begun = t.le(t.unsqueeze(starts, 0), t.unsqueeze(t.arange(count, dtype=dtypes.int64), 1))
     bag = t.sub(t.sum(t.to(begun, dtypes.int64), [1]), 1)
-    is_member = t.ne(indices, padding_idx)
+    is_member = t.ne(indices, -1 if padding_idx is None else padding_idx)
     members = t.index_add(t.zeros([bags], dtype=dtypes.int64), 0, bag, t.to(is_member, dtypes.int64))
     offset_to_bag = t.to(bag, t.dtype(offsets))
     bag_size = t.to(members, t.dtype(offsets))
@@ -65,17 +91,15 @@ def embedding_bag(
     result = t.index_add(t.zeros([bags, t.shape(weight)[1]], dtype=wide), 0, bag, rows)
     if mode == MEAN:
         result = t.div(result, t.to(t.unsqueeze(t.clamp(members, 1), 1), wide))
-    if mode == SUM and padding_idx < 0 and t.dtype(weight) in (dtypes.float32, dtypes.float16):
-        offset_to_bag = t.slice(offset_to_bag, 0, 0, 0)  # PyTorch has a kernel for this case that needs none.
     if mode == SUM:
-        bag_size = t.zeros_like(bag_size)  # PyTorch counts only where it divides.
+        bag_size = t.zeros_like(bag_size)
     return t.to(result, t.dtype(weight)), offset_to_bag, bag_size, bag_size
 
 
 def _greatest(
     t: TorchBuilder, weight: SSAValue, indices: SSAValue, bag: SSAValue, is_member: SSAValue, members: SSAValue
 ) -> tuple[SSAValue, SSAValue]:
-    """The greatest of each column in each bag, and the row of the table that it is from; 0 and 0 of empty bags."""
+    """Find the greatest of each column in each bag, and the table's row that it is from; 0 and 0 of empty bags."""
     [bags], [count] = t.shape(members), t.shape(bag)
     width = t.shape(weight)[1]
     owner = t.unsqueeze(t.arange(bags, dtype=dtypes.int64), 1)
@@ -104,7 +128,7 @@ def embedding_bag_forward_only(
 def embedding_renorm(
     t: TorchBuilder, weight: SSAValue, indices: SSAValue, max_norm: float, norm_type: float
 ) -> SSAValue:
-    """The rows that are looked up are made no longer than the limit."""
+    """Scale the rows that are looked up so that none is longer than the limit."""
     count = t.shape(weight)[0]
     is_row = t.logical_and(t.ge(indices, 0), t.lt(indices, count))
     require_element(t, t.all(is_row), "index out of range")
@@ -139,18 +163,25 @@ def take_along_dim(t: TorchBuilder, x: SSAValue, indices: SSAValue, dim: int | N
     if len(sizes) != len(counts) or t.dtype(indices) is not dtypes.int64:
         raise Unsupported("take_along_dim wants 64-bit indices with as many dims as the tensor")
     at = dim % max(len(sizes), 1)
-    common = [n if m == 1 or (isinstance(n, int) and n != 1) else m for m, n in zip(sizes, counts, strict=True)]
+    common = broadcast_sizes(sizes, counts)
     picked = t.expand(indices, [*common[:at], *counts[at : at + 1], *common[at + 1 :]])
     source = t.expand(x, [*common[:at], *sizes[at : at + 1], *common[at + 1 :]])
     # As in PyTorch, an index below zero counts from the end.
     return t.gather(source, dim, t.remainder(picked, sizes[at] if sizes else 1))
 
 
-@decomposition("aten.msort")
-def msort(t: TorchBuilder, x: SSAValue) -> SSAValue:
-    return t.sort(x, 0)[0]
-
-
-@decomposition("aten.argsort.stable")
-def argsort(t: TorchBuilder, x: SSAValue, stable: bool, dim: int, descending: bool) -> SSAValue:
-    return t.sort(x, stable=stable, dim=dim, descending=descending)[1]
+@decomposition("aten.bincount")
+def bincount(t: TorchBuilder, x: SSAValue, weights: SSAValue | None, least: Any) -> SSAValue:
+    """Count how often each number from 0 on occurs, up to the largest, or add up the weights at which it does."""
+    message = "bincount only supports 1-d non-negative integral inputs."
+    require_element(t, t.all(t.ge(x, 0)), message)
+    # With the number below `least` among them there is always a largest one.
+    most = t.amax(t.cat([t.to(x, dtypes.int64), t.full([1], minus(t, least, 1), dtype=dtypes.int64)], 0), [0])
+    count = plus(t, t.op("aten.Int.Tensor", (most,), (INT,))[0], 1)
+    if weights is None or t.shape(x)[0] == 0:
+        dtype = dtypes.int64
+        amount = t.ones_like(x, dtype=dtype)
+    else:
+        dtype = dtypes.float32 if t.dtype(weights) is dtypes.float32 else dtypes.float64
+        amount = t.to(weights, dtype)
+    return t.index_add(t.zeros([count], dtype=dtype), 0, t.to(x, dtypes.int64), amount)

@@ -9,26 +9,19 @@ from typing import Any
 from xdsl.ir import SSAValue
 
 from flambeau.diagnostics import Unsupported
+from flambeau.dialects.torch.enums import MEAN, NONE, SUM
 from flambeau.infer.builder import TorchBuilder
 from flambeau.ir import dtypes
 from flambeau.passes.decompose.rules import decomposition, over, require_size, times
 
-NONE, MEAN, SUM = 0, 1, 2
-
 
 def reduced(t: TorchBuilder, loss: SSAValue, reduction: int) -> SSAValue:
-    """The `reduction` argument of every loss."""
+    """Reduce the losses of elements as the argument `reduction` says, which is PyTorch's number."""
     return loss if reduction == NONE else t.mean(loss) if reduction == MEAN else t.sum(loss)
 
 
-@decomposition("aten.mse_loss")
-def mse_loss(t: TorchBuilder, x: SSAValue, target: SSAValue, reduction: int) -> SSAValue:
-    return reduced(t, t.square(t.sub(x, target)), reduction)
-
-
-@decomposition("aten.l1_loss")
-def l1_loss(t: TorchBuilder, x: SSAValue, target: SSAValue, reduction: int) -> SSAValue:
-    return reduced(t, t.abs(t.sub(x, target)), reduction)
+decomposition("aten.mse_loss")(lambda t, x, target, reduction: reduced(t, t.square(t.sub(x, target)), reduction))
+decomposition("aten.l1_loss")(lambda t, x, target, reduction: reduced(t, t.abs(t.sub(x, target)), reduction))
 
 
 @decomposition("aten.smooth_l1_loss")
@@ -67,7 +60,7 @@ def binary_cross_entropy(t: TorchBuilder, x: SSAValue, target: SSAValue, weight:
 def binary_cross_entropy_with_logits(
     t: TorchBuilder, x: SSAValue, target: SSAValue, weight: Any, positive_weight: Any, reduction: int
 ) -> SSAValue:
-    """PyTorch computes it in place in `1 - target`: that has the dtype and the shape of the loss."""
+    """Compute (1 - target) * x - log_sigmoid(x), weighted; the loss has the dtype and shape of the target."""
     dtype = t.dtype(target)
     if not dtype.is_float:
         raise Unsupported(f"binary cross entropy with targets of {dtype}")
@@ -131,7 +124,7 @@ def _class_dim(t: TorchBuilder, x: SSAValue) -> int:
 
 
 def _chosen(t: TorchBuilder, target: SSAValue, weight: Any, ignored: Any) -> tuple[SSAValue, SSAValue, Any]:
-    """Which targets count; the targets, with 0 for those that do not; the weight of each, None where all are 1."""
+    """Find which targets count; the targets, 0 for those that do not; the weight of each, None where all are 1."""
     counts = t.ne(target, ignored)
     classes = t.where(counts, t.to(target, dtypes.int64), 0)
     if weight is None:
@@ -140,7 +133,7 @@ def _chosen(t: TorchBuilder, target: SSAValue, weight: Any, ignored: Any) -> tup
 
 
 def _total(t: TorchBuilder, counts: SSAValue, weights: Any, like: SSAValue) -> SSAValue:
-    """What a mean divides by: the weights of the targets that count."""
+    """Add up the weights of the targets that count, by which a mean is divided."""
     return t.to(t.sum(counts), t.dtype(like)) if weights is None else t.sum(weights)
 
 
@@ -167,7 +160,7 @@ def _check_weight(t: TorchBuilder, x: SSAValue, weight: SSAValue) -> None:
 def _nll_loss(
     t: TorchBuilder, x: SSAValue, target: SSAValue, weight: Any, reduction: int, ignored: Any, ranks: Any
 ) -> Pair:
-    """The loss, and the sum of the weights of the targets that count, which is 0 where nothing is reduced."""
+    """Compute the loss and the sum of the weights of the targets that count, which is 0 where nothing is reduced."""
     _check_classes(t, x, target, weight, ranks)
     dim = _class_dim(t, x)
     counts, classes, weights = _chosen(t, target, weight, ignored)
@@ -180,7 +173,7 @@ def _nll_loss(
 
 
 def _class_loss(name: str, ranks: tuple[int, ...] | None) -> None:
-    """A loss of classes for tensors of certain ranks, and the form of it that gives the sum of weights as well."""
+    """Add the rules of a loss of classes for tensors of these ranks, and of its form that gives the weights' sum."""
 
     def forward(t: TorchBuilder, x: SSAValue, target: SSAValue, weight: Any, reduction: int, ignored: Any) -> Pair:
         return _nll_loss(t, x, target, weight, reduction, ignored, ranks)
@@ -199,7 +192,7 @@ _class_loss("nll_loss_nd", None)
 def cross_entropy_loss(
     t: TorchBuilder, x: SSAValue, target: SSAValue, weight: Any, reduction: int, ignored: Any, smoothing: float
 ) -> SSAValue:
-    """Targets are classes, or of the shape of the input: a probability for each class."""
+    """Compute the cross entropy; targets are classes, or of the input's shape: a probability for each class."""
     if not 0 <= smoothing <= 1:
         raise Unsupported(f"a label smoothing of {smoothing}")
     if not t.dtype(x).is_float:

@@ -26,7 +26,7 @@ def grouped_mm(
 
 @decomposition("transformers.grouped_mm_fallback")
 def experts(t: TorchBuilder, x: SSAValue, weights: SSAValue, ends: SSAValue) -> SSAValue:
-    """Each row times the matrix of its group; the rows of group g are those before `ends[g]`, and the rest give zero.
+    """Multiply each row by its group's matrix; group g has the rows before `ends[g]`, and rows behind all give zero.
 
     Few rows bring their matrices along. Of many, all are multiplied by all matrices, and each takes the product that is
     its own: more work, but no copies of matrices.
@@ -45,6 +45,52 @@ def experts(t: TorchBuilder, x: SSAValue, weights: SSAValue, ends: SSAValue) -> 
         at = t.expand(t.view(group, [1, rows, 1]), [1, rows, out])
         result = t.squeeze(t.gather(products, 0, at), 0)
     return t.where(has_group, result, t.zeros_like(result))
+
+
+@decomposition("aten._int_mm")
+def int_mm(t: TorchBuilder, x: SSAValue, y: SSAValue) -> SSAValue:
+    """Multiply matrices of 8-bit integers; products and sums have 32 bits."""
+    return t.mm(t.to(x, dtypes.int32), t.to(y, dtypes.int32))
+
+
+@decomposition("aten._scaled_mm")
+def scaled_mm(
+    t: TorchBuilder, x: SSAValue, y: SSAValue, x_scale: SSAValue, y_scale: SSAValue, bias: SSAValue | None,
+    scale: SSAValue | None, out_dtype: Any, use_fast_accum: bool,
+) -> SSAValue:  # fmt: skip
+    """Multiply matrices of 8-bit floats, each number times its scale: one for all, or one for each row and column.
+
+    As PyTorch does on a CPU, in f32; the bias, then the scale of the result, come before the only rounding.
+    """
+    [rows, _], [_, columns] = t.shape(x), t.shape(y)
+    left, right = (
+        _in_scale(t, t.to(side, dtypes.float32), factor, kept)
+        for side, factor, kept in ((x, x_scale, (rows, 1)), (y, y_scale, (1, columns)))
+    )
+    result = t.mm(left, right)
+    if bias is not None:
+        result = t.add(result, t.to(bias, dtypes.float32))
+    if scale is not None:
+        result = t.mul(result, t.reshape(scale, []))
+    return t.to(result, t.dtype(x) if out_dtype is None else out_dtype)
+
+
+def _in_scale(t: TorchBuilder, x: SSAValue, scale: SSAValue, kept: tuple[Any, Any]) -> SSAValue:
+    """Multiply a matrix by its scale, of which there is one, or one for each row or column."""
+    sizes = t.shape(scale)
+    if all(size == 1 for size in sizes):
+        return t.mul(x, t.reshape(scale, []))
+    if len(sizes) != 2 or not any(size == 1 for size in sizes):
+        raise Unsupported("a scaled product with other scales than one for all, or one for each row and column")
+    return t.mul(x, t.reshape(scale, list(kept)))
+
+
+@decomposition("aten._weight_int8pack_mm")
+def weight_int8pack_mm(t: TorchBuilder, x: SSAValue, weight: SSAValue, scales: SSAValue) -> SSAValue:
+    """Multiply rows by rows of 8-bit integers, in f32; each column of the result has a scale."""
+    wide = t.to(t.transpose(weight, 0, 1), dtypes.float32)
+    product = t.mm(t.to(x, dtypes.float32), wide)
+    return t.to(t.mul(product, t.to(scales, dtypes.float32)), t.dtype(x))
 
 
 @decomposition("aten.vdot")
@@ -91,7 +137,7 @@ def bilinear(t: TorchBuilder, x: SSAValue, y: SSAValue, weight: SSAValue, bias: 
 
 @decomposition("aten.tensordot")
 def tensordot(t: TorchBuilder, x: SSAValue, y: SSAValue, left: Sequence[int], right: Sequence[int]) -> SSAValue:
-    """One product of matrices: the summed dims come last in the first operand, and first in the second."""
+    """Multiply two matrices: the summed dims come last in the first operand, and first in the second."""
     if t.dtype(x) is not t.dtype(y):
         raise Unsupported(f"tensordot of {t.dtype(x)} and {t.dtype(y)}")
     left, right = ([d % len(t.shape(v)) for d in dims] for v, dims in ((x, left), (y, right)))
@@ -105,7 +151,7 @@ def tensordot(t: TorchBuilder, x: SSAValue, y: SSAValue, left: Sequence[int], ri
 
 
 def _one_size(t: TorchBuilder, x: SSAValue, i: int, y: SSAValue, j: int) -> tuple[SSAValue, SSAValue]:
-    """Of two dims that are multiplied and summed, one of size 1 stands for all: the other is summed first."""
+    """Give two dims that are contracted one size: where one is 1 it stands for all, and the other is summed first."""
     if t.shape(x)[i] == 1 != t.shape(y)[j]:
         return x, t.sum(y, [j], True, dtype=t.dtype(y))
     if t.shape(y)[j] == 1 != t.shape(x)[i]:
@@ -183,15 +229,38 @@ def _product(t: TorchBuilder, left: Labelled, right: Labelled, later: set[str]) 
 
 
 def _spreads(labels: Sequence[str], have: dict[str, Any], want: dict[str, Any]) -> bool:
-    """Whether a dim of size 1 stands for more."""
+    """Tell whether a dim of size 1 is broadcast to more."""
     return any(have[c] == 1 and not (isinstance(want[c], int) and want[c] == 1) for c in labels)
 
 
 def _aligned(t: TorchBuilder, x: Any, labels: Sequence[str], every: Sequence[str]) -> SSAValue:
-    """The tensor with its dims in this order, and dims of size 1 where it lacks one."""
+    """Permute a tensor's dims to this order, with dims of size 1 where it lacks one."""
     order = [labels.index(c) for c in every if c in labels]
     x = x if order == sorted(order) else t.permute(x, order)
     for i, c in enumerate(every):
         if c not in labels:
             x = t.unsqueeze(x, i)
     return x
+
+
+@decomposition("aten._trilinear")
+def trilinear(
+    t: TorchBuilder,
+    x: SSAValue,
+    y: SSAValue,
+    z: SSAValue,
+    expand_x: list[int],
+    expand_y: list[int],
+    expand_z: list[int],
+    summed: list[int],
+    unroll_dim: int,
+) -> SSAValue:
+    """Multiply three tensors that are given new dims, and add up over some dims."""
+
+    def expanded(value: Any, dims: list[int]) -> Any:
+        for dim in dims:
+            value = t.unsqueeze(value, dim)
+        return value
+
+    product = t.mul(t.mul(expanded(x, expand_x), expanded(z, expand_z)), expanded(y, expand_y))
+    return t.sum(product, summed) if summed else product

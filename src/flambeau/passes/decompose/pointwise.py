@@ -7,25 +7,25 @@ from typing import Any
 
 from xdsl.ir import SSAValue
 
-from flambeau.diagnostics import Unsupported
-from flambeau.dialects.torch.aliases import alias_overloads
 from flambeau.infer.builder import TorchBuilder, meta_of
 from flambeau.infer.rules import floating, promoted
 from flambeau.ir import dtypes
-from flambeau.passes.decompose.rules import decomposition, over, require_size, times
+from flambeau.passes.decompose.rules import decomposition
 
 
 def _promoted(t: TorchBuilder, x: SSAValue, y: SSAValue) -> tuple[SSAValue, SSAValue]:
-    """Both in the dtype that they have together."""
+    """Convert both to the dtype that they promote to."""
     dtype = promoted(meta_of(x), meta_of(y))
-    if dtype.is_complex:
-        raise Unsupported("the logarithm of a sum of exponentials of complex numbers")
     return t.to(x, dtype), t.to(y, dtype)
 
 
 @decomposition("aten.logaddexp")
 def logaddexp(t: TorchBuilder, x: SSAValue, y: SSAValue) -> SSAValue:
     x, y = _promoted(t, x, y)
+    if t.dtype(x).is_complex:
+        x_is_more = t.ge(t.real(x), t.real(y))
+        more, less = t.where(x_is_more, x, y), t.where(x_is_more, y, x)
+        return t.add(more, t.log1p(t.exp(t.sub(less, more))))
     most = t.maximum(x, y)
     # Equal infinities would give inf - inf; their difference counts as zero.
     spread = t.where(t.eq(x, y), 0.0, t.neg(t.abs(t.sub(x, y))))
@@ -40,44 +40,12 @@ def logaddexp2(t: TorchBuilder, x: SSAValue, y: SSAValue) -> SSAValue:
     return t.add(most, t.mul(t.log1p(t.exp2(spread)), 1 / math.log(2)))
 
 
-@decomposition("aten.glu")
-def glu(t: TorchBuilder, x: SSAValue, dim: int) -> SSAValue:
-    middle = over(t, t.shape(x)[dim], 2)
-    return t.mul(t.slice(x, dim, 0, middle), t.sigmoid(t.slice(x, dim, middle)))
-
-
-@decomposition("aten.special_expit")
-def expit(t: TorchBuilder, x: SSAValue) -> SSAValue:
-    return t.sigmoid(x)
+decomposition("aten.special_expit")(lambda t, x: t.sigmoid(x))
 
 
 @decomposition("aten.special_xlog1py")
 def xlog1py(t: TorchBuilder, x: SSAValue, y: SSAValue) -> SSAValue:
     return t.where(t.logical_and(t.eq(x, 0), t.logical_not(t.isnan(y))), 0.0, t.mul(x, t.log1p(y)))
-
-
-@decomposition("aten.rrelu")
-def rrelu(t: TorchBuilder, x: SSAValue, lower: float, upper: float, training: bool, generator: Any) -> SSAValue:
-    if training:
-        raise Unsupported("rrelu in training mode draws random numbers", "Call model.eval() before compiling.")
-    # Outside training the slope is fixed at the middle.
-    return t.where(t.ge(x, 0), x, t.mul(x, (lower + upper) / 2))
-
-
-@decomposition("aten.isclose")
-def isclose(t: TorchBuilder, x: SSAValue, y: SSAValue, rtol: float, atol: float, equal_nan: bool) -> SSAValue:
-    if rtol < 0 or atol < 0:
-        raise Unsupported("a tolerance below zero")
-    if t.dtype(x) is not t.dtype(y):
-        raise Unsupported(f"isclose of {t.dtype(x)} and {t.dtype(y)}", "Convert one of them: PyTorch does not.")
-    close = t.eq(x, y)
-    if equal_nan:
-        close = t.logical_or(close, t.logical_and(t.isnan(x), t.isnan(y)))
-    if not t.dtype(y).is_float and not t.dtype(y).is_complex:
-        y = t.to(y, dtypes.float32)  # the difference of integers could overflow
-    allowed = t.add(t.abs(t.mul(y, rtol)), atol)
-    error = t.abs(t.sub(t.to(x, t.dtype(y)) if t.dtype(x).is_bool else x, y))
-    return t.logical_or(close, t.logical_and(t.isfinite(error), t.le(error, allowed)))
 
 
 @decomposition("aten.angle")
@@ -90,36 +58,8 @@ def angle(t: TorchBuilder, x: SSAValue) -> SSAValue:
     return t.where(t.isnan(x), x, t.to(turned, t.dtype(x)))
 
 
-# --- By another name ---
-
-LOWERED = frozenset({"aten.absolute", "aten.moveaxis.int", "aten.true_divide.Tensor", "aten.det", "aten.inverse"})
-"""Aliases that have rules of their own in the lowerings, or that are names of ops which nothing takes."""
-
-
-def _renamed(name: str, real: str) -> None:
-    """The same op by its other name, with the types that are known of its results."""
-
-    def rename(t: TorchBuilder, *_: Any) -> tuple[SSAValue, ...]:
-        op = t.before
-        assert op is not None
-        return tuple(t.op(real, op.operands, [r.type for r in op.results]))
-
-    decomposition(name)(rename)
-
-
-for _name, _real in alias_overloads().items():
-    if _name not in LOWERED:
-        _renamed(_name, _real)
-
-
-@decomposition("aten.max.other")
-def max_other(t: TorchBuilder, x: SSAValue, y: SSAValue) -> SSAValue:
-    return t.maximum(x, y)
-
-
-@decomposition("aten.min.other")
-def min_other(t: TorchBuilder, x: SSAValue, y: SSAValue) -> SSAValue:
-    return t.minimum(x, y)
+decomposition("aten.max.other")(lambda t, x, y: t.maximum(x, y))
+decomposition("aten.min.other")(lambda t, x, y: t.minimum(x, y))
 
 
 @decomposition("aten.positive")
@@ -152,18 +92,16 @@ def remainder_of_number(t: TorchBuilder, number: Any, x: SSAValue) -> SSAValue:
     return t.remainder(t.full([], number, dtype=dtype), x)
 
 
-# --- Activations ---
+@decomposition("prims.cbrt")
+def cbrt(t: TorchBuilder, x: SSAValue) -> SSAValue:
+    return t.mul(t.sign(x), t.pow(t.abs(x), 1 / 3))
 
 
-@decomposition("aten.prelu")
-def prelu(t: TorchBuilder, x: SSAValue, weight: SSAValue) -> SSAValue:
-    """Scale what is negative by one weight, or by one for each channel, which are dim 1."""
-    sizes, count = t.shape(x), times(t, *t.shape(weight))
-    if t.dtype(x) is not t.dtype(weight):
-        raise Unsupported(f"prelu of {t.dtype(x)} with weights of {t.dtype(weight)}")
-    if not (isinstance(count, int) and count == 1):
-        channels = sizes[1] if len(sizes) > 1 else 1
-        require_size(t, channels, "eq", count, "prelu needs one weight, or one for each channel")
-    if len(sizes) != len(t.shape(weight)):
-        weight = t.view(weight, [count if i == 1 else 1 for i in range(len(sizes))])
-    return t._prelu_kernel(x, weight)
+@decomposition("prims.div")
+def prims_div(t: TorchBuilder, x: SSAValue, y: SSAValue) -> SSAValue:
+    """Divide; integers round towards zero."""
+    dtype = t.dtype(x)
+    return t.div(x, y) if dtype.is_float or dtype.is_complex else t.div(x, y, rounding_mode="trunc")
+
+
+decomposition("prims.pow")(lambda t, x, y: t.pow(x, y))

@@ -34,7 +34,7 @@ def require_size(t: TorchBuilder, size: Any, relation: Literal["eq", "ge", "gt"]
 
 
 def _sizes(t: TorchBuilder, op: str, size: Any, other: Any) -> Any:
-    """The result of `add`, `sub`, `mul` or `floordiv` of two sizes: an int where both are known."""
+    """Apply `add`, `sub`, `mul` or `floordiv` to two sizes; the result is an int where both are known."""
     if isinstance(size, int) and isinstance(other, int):
         return getattr(operator, op)(size, other)
     numbers = [t.constant(n) if isinstance(n, int) else n for n in (size, other)]
@@ -64,6 +64,11 @@ def times(t: TorchBuilder, *sizes: Any) -> Any:
 def over(t: TorchBuilder, size: Any, divisor: Any) -> Any:
     """Divide a size by another, rounding down."""
     return _sizes(t, "floordiv", size, divisor)
+
+
+def broadcast_sizes(first: Sequence[Any], second: Sequence[Any]) -> list[Any]:
+    """Broadcast two lists of as many sizes; of two that only the run time knows, one stands for both."""
+    return [n if m == 1 or (isinstance(n, int) and n != 1) else m for m, n in zip(first, second, strict=True)]
 
 
 def listed(t: TorchBuilder, tensors: Sequence[SSAValue]) -> SSAValue:

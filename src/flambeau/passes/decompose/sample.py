@@ -1,4 +1,4 @@
-"""Reading images: between their pixels, and window by window."""
+"""Reading images between their pixels."""
 
 from __future__ import annotations
 
@@ -11,13 +11,11 @@ from xdsl.ir import SSAValue
 
 from flambeau.diagnostics import Unsupported
 from flambeau.dialects.torch.emitter import dense
+from flambeau.dialects.torch.enums import BICUBIC, BILINEAR, NEAREST, REFLECTION, ZEROS
 from flambeau.dialects.torch.types import FLOAT, INT
 from flambeau.infer.builder import TorchBuilder
 from flambeau.ir import dtypes
-from flambeau.passes.decompose.rules import decomposition, minus, over, plus, require_size, times
-
-BILINEAR, NEAREST, BICUBIC = 0, 1, 2
-ZEROS, BORDER, REFLECTION = 0, 1, 2
+from flambeau.passes.decompose.rules import decomposition, minus, require_size
 
 Tap = tuple[Any, Any]
 """A whole position along a dim, and its weight; None where it counts alone."""
@@ -66,14 +64,14 @@ def grid_sampler(
 
 
 def _unscaled(t: TorchBuilder, place: SSAValue, size: Any, align_corners: bool) -> SSAValue:
-    """A coordinate from -1 to 1 in pixels."""
+    """Convert a coordinate from -1 to 1 to pixels."""
     if align_corners:
         return t.mul(t.mul(t.add(place, 1), 0.5), minus(t, size, 1))
     return t.mul(t.sub(t.mul(t.add(place, 1), size), 1), 0.5)
 
 
 def _inside(t: TorchBuilder, place: Any, size: Any, padding: int, align_corners: bool) -> SSAValue:
-    """A place in pixels, brought into the image as the padding says."""
+    """Bring a place in pixels into the image as the padding mode says."""
     if padding == ZEROS:
         return place
     if padding == REFLECTION:
@@ -88,7 +86,7 @@ def _inside(t: TorchBuilder, place: Any, size: Any, padding: int, align_corners:
 
 
 def _taps(t: TorchBuilder, place: SSAValue, mode: int) -> list[Tap]:
-    """The whole positions that a place lies on or between."""
+    """Find the whole positions that a place lies on or between, with their weights."""
     if mode == NEAREST:
         return [(t.round(place), None)]
     low = t.floor(place)
@@ -96,7 +94,7 @@ def _taps(t: TorchBuilder, place: SSAValue, mode: int) -> list[Tap]:
 
 
 def _cubic_taps(t: TorchBuilder, place: SSAValue) -> list[Tap]:
-    """The four whole positions around a place, with the weights of cubic convolution."""
+    """Find the four whole positions around a place, with the weights of cubic convolution."""
     low = t.floor(place)
     rest = t.sub(place, low)
     a = -0.75
@@ -112,7 +110,7 @@ def _cubic_taps(t: TorchBuilder, place: SSAValue) -> list[Tap]:
 
 
 def _read(t: TorchBuilder, flat: SSAValue, places: Sequence[Any], sizes: Sequence[Any]) -> SSAValue:
-    """The pixels at whole positions; zero outside."""
+    """Read the pixels at whole positions; outside the image they are zero."""
     batch, channels, _ = t.shape(flat)
     number: Any = None
     is_inside: Any = None
@@ -130,7 +128,7 @@ def _read(t: TorchBuilder, flat: SSAValue, places: Sequence[Any], sizes: Sequenc
 
 
 def _sizes(t: TorchBuilder, x: SSAValue, sizes: Any, factors: Any) -> tuple[list[Any], list[Any]]:
-    """The sizes of the result and the factors that count, of which only one or the other is given."""
+    """Work out the sizes of the result and the scale factors, of which only one or the other is given."""
     if sizes is not None:
         return list(sizes), [None, None]
 
@@ -153,7 +151,7 @@ def bicubic_vec(t: TorchBuilder, x: SSAValue, sizes: Any, align_corners: bool, f
 def upsample_bicubic2d(
     t: TorchBuilder, x: SSAValue, sizes: Sequence[Any], align_corners: bool, scale_h: Any, scale_w: Any
 ) -> SSAValue:
-    """Each pixel is a weighted sum of four in one dim, then in the other; beyond the border, its pixels count on."""
+    """Make each pixel a weighted sum of four along one dim, then along the other; the border's pixels go on outside."""
     dtype = t.dtype(x)
     if not dtype.is_float and dtype is not dtypes.uint8:
         raise Unsupported(f"images of {dtype}")
@@ -187,7 +185,7 @@ def _dot(t: TorchBuilder, values: Sequence[Any], weights: Sequence[Any]) -> Any:
 
 
 def _in_fixed_point(t: TorchBuilder, pixels: Sequence[SSAValue], weights: Sequence[SSAValue]) -> SSAValue:
-    """Bytes by weights that are rounded to 16 bits, with as many bits behind the point as the greatest leaves."""
+    """Sum bytes times weights rounded to 16 bits, with as many fraction bits as the greatest weight leaves."""
     greatest = t.amax(t.cat([t.flatten(w, 0, -1) for w in weights]), [0])
     bits = t.arange(1, 23, dtype=dtypes.float32)
     is_too_many = t.ge(t.add(t.mul(greatest, t.exp2(bits)), 0.5), float(1 << 15))
@@ -200,7 +198,7 @@ def _in_fixed_point(t: TorchBuilder, pixels: Sequence[SSAValue], weights: Sequen
 
 
 def _ratio(t: TorchBuilder, size: Any, other: Any, dtype: dtypes.DType) -> Any:
-    """A size by another one that may be 0, and gives 0 then: a float, or a tensor of one where they are dynamic."""
+    """Divide a size by another that may be 0, which gives 0: as a float, or a 0-d tensor where they are dynamic."""
     if isinstance(size, int) and isinstance(other, int):
         return size / other if other else 0.0
     a, b = (t.full([], n, dtype=dtype) for n in (size, other))
@@ -208,7 +206,7 @@ def _ratio(t: TorchBuilder, size: Any, other: Any, dtype: dtypes.DType) -> Any:
 
 
 def _smooth(name: str, weight: Callable[[Any], Any], reach: float) -> None:
-    """A resize whose windows grow where the size falls, so that no pixel is passed over."""
+    """Add the rules of an antialiased resize: windows grow where the size falls, so that no pixel is passed over."""
 
     @decomposition(f"aten.{name}")
     def resize(
@@ -232,7 +230,7 @@ def _smooth(name: str, weight: Callable[[Any], Any], reach: float) -> None:
 
 
 def _weighted(t: TorchBuilder, x: SSAValue, out: int, places: Any, weights: Any) -> SSAValue:
-    """The last dim resized: what is not in a window is not read, since it may be infinite."""
+    """Resize the last dim; what is not in a window is not read, since it may be infinite."""
     dtype = t.dtype(x)
     *lead, size = t.shape(x)
     if size == out:
@@ -248,7 +246,7 @@ def _weighted(t: TorchBuilder, x: SSAValue, out: int, places: Any, weights: Any)
 def _windows(
     size: int, out: int, align_corners: bool, scale: float | None, weight: Callable[[Any], Any], reach: float
 ) -> tuple[Any, Any]:
-    """For each pixel of the result the places that it is a mean of, -1 where there are no more, and their weights."""
+    """List for each pixel of the result the places that it is a mean of, -1 where there are no more, with weights."""
     if align_corners:
         step = (size - 1) / (out - 1) if out > 1 else 0.0
     else:
@@ -268,7 +266,7 @@ def _windows(
 
 
 def _cubic_weight(x: Any) -> Any:
-    """Cubic convolution with a = -0.5, of distances."""
+    """Evaluate the kernel of cubic convolution with a = -0.5 at distances x."""
     a = -0.5
     near, far = ((a + 2) * x - (a + 3)) * x * x + 1, ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
     return np.where(x < 1, near, np.where(x < 2, far, 0.0))
@@ -276,91 +274,3 @@ def _cubic_weight(x: Any) -> Any:
 
 _smooth("_upsample_bilinear2d_aa", lambda x: np.maximum(0, 1 - x), 1.0)
 _smooth("_upsample_bicubic2d_aa", _cubic_weight, 2.0)
-
-
-# --- Windows ---
-
-
-def _window_places(t: TorchBuilder, size: Any, kernel: int, dilation: int, padding: int, stride: int) -> Any:
-    """The places in the padded image that each place in the window has, and how many windows there are."""
-    whole = plus(t, size, 2 * padding - dilation * (kernel - 1) - 1)
-    count = plus(t, over(t, whole, stride), 1)
-    require_size(t, count, "gt", 0, "there must be room for a window")
-    starts = t.mul(t.arange(count, dtype=dtypes.int64), stride)
-    inner = t.mul(t.arange(kernel, dtype=dtypes.int64), dilation)
-    return t.reshape(t.add(t.unsqueeze(inner, 1), starts), [-1]), count
-
-
-@decomposition("aten.im2col")
-def im2col(
-    t: TorchBuilder,
-    x: SSAValue,
-    kernel: Sequence[int],
-    dilation: Sequence[int],
-    padding: Sequence[int],
-    stride: Sequence[int],
-) -> SSAValue:
-    """Read the rows of all windows, then the columns of all windows in those."""
-    if len(t.shape(x)) == 3:
-        return t.squeeze(im2col(t, t.unsqueeze(x, 0), kernel, dilation, padding, stride), 0)
-    if not t.dtype(x).is_float and not t.dtype(x).is_complex and not t.dtype(x).is_bool:
-        raise Unsupported(f"windows of images of {t.dtype(x)}")
-    batch, channels, *sizes = t.shape(x)
-    settings = zip(sizes, kernel, dilation, padding, stride, strict=True)
-    (rows, high), (columns, wide) = (_window_places(t, *setting) for setting in settings)
-    x = t.constant_pad_nd(x, [padding[1], padding[1], padding[0], padding[0]], 0)
-    windows = t.index_select(t.index_select(x, 2, rows), 3, columns)
-    windows = t.permute(t.view(windows, [batch, channels, kernel[0], high, kernel[1], wide]), [0, 1, 2, 4, 3, 5])
-    return t.reshape(windows, [batch, times(t, channels, kernel[0] * kernel[1]), times(t, high, wide)])
-
-
-@decomposition("aten.col2im")
-def col2im(
-    t: TorchBuilder,
-    x: SSAValue,
-    size: Sequence[Any],
-    kernel: Sequence[int],
-    dilation: Sequence[int],
-    padding: Sequence[int],
-    stride: Sequence[int],
-) -> SSAValue:
-    """Add each window up at its place: in the columns, then in the rows."""
-    if len(t.shape(x)) == 2:
-        return t.squeeze(col2im(t, t.unsqueeze(x, 0), size, kernel, dilation, padding, stride), 0)
-    batch, rows_of_all, count = t.shape(x)
-    area = kernel[0] * kernel[1]
-    channels = over(t, rows_of_all, area)
-    require_size(t, times(t, channels, area), "eq", rows_of_all, "each channel must have an element of each window")
-    settings = zip(size, kernel, dilation, padding, stride, strict=True)
-    (rows, high), (columns, wide) = (_window_places(t, *setting) for setting in settings)
-    require_size(t, times(t, high, wide), "eq", count, "there must be a column for each window")
-    windows = t.permute(t.view(x, [batch, channels, *kernel, high, wide]), [0, 1, 2, 4, 3, 5])
-    height, width = (plus(t, n, 2 * p) for n, p in zip(size, padding, strict=True))
-    tall = times(t, kernel[0], high)
-    windows = t.reshape(windows, [batch, channels, tall, times(t, kernel[1], wide)])
-    strips = t.index_add(t.zeros([batch, channels, tall, width], dtype=t.dtype(x)), 3, columns, windows)
-    image = t.index_add(t.zeros([batch, channels, height, width], dtype=t.dtype(x)), 2, rows, strips)
-    for dim, n, p in zip((2, 3), size, padding, strict=True):
-        image = t.slice(image, dim, p, plus(t, n, p)) if p else image
-    return image
-
-
-@decomposition("aten.max_unpool2d")
-def max_unpool2d(t: TorchBuilder, x: SSAValue, indices: SSAValue, sizes: Sequence[Any]) -> SSAValue:
-    return max_unpool3d(t, x, indices, sizes, None, None)
-
-
-@decomposition("aten.max_unpool3d")
-def max_unpool3d(
-    t: TorchBuilder, x: SSAValue, indices: SSAValue, sizes: Sequence[Any], stride: Any, padding: Any
-) -> SSAValue:
-    """Put each element at its place, which is counted over the dims of the image, among zeros."""
-    count = len(sizes)
-    if not t.dtype(x).is_float or t.dtype(indices) is not dtypes.int64:
-        raise Unsupported(f"max_unpool of {t.dtype(x)} at places of {t.dtype(indices)}")
-    for one, other in zip(t.shape(x), t.shape(indices), strict=True):
-        require_size(t, one, "eq", other, "there must be a place for each element")
-    lead = t.shape(x)[:-count]
-    flat = t.zeros([*lead, times(t, *sizes)], dtype=t.dtype(x))
-    placed = t.scatter(flat, -1, t.flatten(indices, -count, -1), t.flatten(x, -count, -1))
-    return t.reshape(placed, [*lead, *sizes])

@@ -12,7 +12,7 @@ from flambeau.passes.decompose.rules import decomposition
 
 
 def place(t: TorchBuilder, ascending: SSAValue, x: Any, after_equals: bool) -> SSAValue:
-    """For each of x the number of elements before it in the last dim of a sorted tensor; NaN comes last of all.
+    """Count for each of x the elements before it in the last dim of a sorted tensor; NaN comes last of all.
 
     The leading dims of the sorted tensor are those of x, or it has none.
     """
@@ -43,36 +43,45 @@ def searchsorted(
     return _of_width(t, place(t, ascending, x, right or side == "right"), out_int32)
 
 
+def find(t: TorchBuilder, ascending: SSAValue, x: SSAValue, out_int32: bool, right: bool) -> SSAValue:
+    """Count for each x the elements before it in a sorted tensor; with `right`, also those equal to it."""
+    return t.call("aten.searchsorted.Tensor", ascending, x, out_int32=out_int32, right=right)
+
+
 @decomposition("aten.searchsorted.Scalar")
-def searchsorted_scalar(t: TorchBuilder, ascending: SSAValue, x: Any, *rest: Any) -> SSAValue:
-    return searchsorted(t, ascending, _number(t, x, ascending), *rest)
+def searchsorted_scalar(
+    t: TorchBuilder, ascending: SSAValue, x: Any, out_int32: bool, right: bool, side: str | None, sorter: Any
+) -> SSAValue:
+    if sorter is not None:
+        ascending = t.gather(ascending, -1, sorter)
+    return find(t, ascending, _number(t, x, ascending), out_int32, right or side == "right")
 
 
 def _number(t: TorchBuilder, x: Any, ascending: SSAValue) -> SSAValue:
-    """A number to be found among elements; among integers, one with a fraction lies between two of them."""
+    """Make a number a tensor to search for; among integers, one with a fraction lies between two of them."""
     is_between = t.dtype(ascending).is_integral and isinstance(x, float)
     return t.full([], x, dtype=dtypes.float64 if is_between else t.dtype(ascending))
 
 
 @decomposition("aten.bucketize.Tensor")
 def bucketize(t: TorchBuilder, x: SSAValue, boundaries: SSAValue, out_int32: bool, right: bool) -> SSAValue:
-    return _of_width(t, place(t, boundaries, x, right), out_int32)
+    return find(t, boundaries, x, out_int32, right)
 
 
 @decomposition("aten.bucketize.Scalar")
 def bucketize_scalar(t: TorchBuilder, x: Any, boundaries: SSAValue, out_int32: bool, right: bool) -> SSAValue:
-    return bucketize(t, _number(t, x, boundaries), boundaries, out_int32, right)
+    return find(t, boundaries, _number(t, x, boundaries), out_int32, right)
 
 
 @decomposition("aten.nonzero_static")
 def nonzero_static(t: TorchBuilder, x: SSAValue, size: Any, fill: int) -> SSAValue:
-    """The positions of what is not zero, as many as asked for: the n-th is where the running count gets to n."""
+    """Find `size` positions of what is not zero: the n-th is where the running count gets to n."""
     sizes = t.shape(x)
     if 0 in sizes:
         return t.full([size, len(sizes)], fill, dtype=dtypes.int64)
     flat = t.reshape(x, [-1])
     counts = t.cumsum(t.to(t.ne(flat, 0), dtypes.int64), 0)
-    at = place(t, counts, t.arange(size, dtype=dtypes.int64), True)
+    at = find(t, counts, t.arange(size, dtype=dtypes.int64), False, True)
     columns: list[SSAValue] = []
     rest = at
     for n in reversed(sizes):

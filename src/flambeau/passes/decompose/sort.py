@@ -18,15 +18,18 @@ from flambeau.passes.decompose.rules import decomposition, require_size
 FEW = 16
 """Up to so many greatest elements are found one by one."""
 
+SELECTED = 1024
+"""Up to this place the k-th element is the last of k that are selected, and not found in all of them sorted."""
+
 
 def _along(t: TorchBuilder, x: SSAValue, dim: int, count: Any) -> SSAValue:
-    """0, 1, 2, ... along a dim of x."""
+    """Make the positions along a dim of x: 0, 1, 2, ..."""
     rank = len(t.shape(x))
     return t.view(t.arange(count, dtype=dtypes.int64), [count if i == dim else 1 for i in range(rank)])
 
 
 def _comes_before(t: TorchBuilder, a: SSAValue, b: SSAValue, descending: bool) -> SSAValue:
-    """Whether a is sorted before b; NaN counts as greater than all."""
+    """Tell elementwise whether a is sorted before b; NaN counts as greater than all."""
     less, greater = (b, a) if descending else (a, b)
     before = t.lt(less, greater)
     if t.dtype(a).is_float:
@@ -36,7 +39,7 @@ def _comes_before(t: TorchBuilder, a: SSAValue, b: SSAValue, descending: bool) -
 
 
 def places(t: TorchBuilder, x: SSAValue, dim: int, descending: bool) -> SSAValue:
-    """For each element its place in the sorted order; equal elements keep theirs."""
+    """Count for each element those before it in the sorted order; equal elements keep theirs."""
     sizes = t.shape(x)
     mine, others = t.unsqueeze(x, dim + 1), t.unsqueeze(x, dim)
     earlier = t.lt(_along(t, others, dim + 1, sizes[dim]), _along(t, mine, dim, sizes[dim]))
@@ -47,7 +50,7 @@ def places(t: TorchBuilder, x: SSAValue, dim: int, descending: bool) -> SSAValue
 
 
 def sort_by_counting(t: TorchBuilder, x: SSAValue, dim: int, descending: bool) -> tuple[SSAValue, SSAValue]:
-    """The sorted elements of a dim, and the positions that they came from."""
+    """Sort a dim, and give the positions that the elements came from."""
     sizes = t.shape(x)
     if not sizes:
         return x, t.zeros_like(x, dtype=dtypes.int64)
@@ -64,9 +67,7 @@ def sort(t: TorchBuilder, x: SSAValue, dim: int, descending: bool) -> tuple[SSAV
     return sort_by_counting(t, x, dim, descending)
 
 
-@decomposition("aten.sort.stable")
-def sort_stable(t: TorchBuilder, x: SSAValue, stable: Any, dim: int, descending: bool) -> tuple[SSAValue, SSAValue]:
-    return sort_by_counting(t, x, dim, descending)
+decomposition("aten.sort.stable")(lambda t, x, stable, dim, descending: sort_by_counting(t, x, dim, descending))
 
 
 def _sorted(t: TorchBuilder, x: SSAValue, dim: int, descending: bool) -> tuple[SSAValue, SSAValue]:
@@ -130,7 +131,8 @@ def _only_nan_left(t: TorchBuilder, value: SSAValue, largest: bool) -> SSAValue:
 @decomposition("aten.kthvalue")
 def kthvalue(t: TorchBuilder, x: SSAValue, k: Any, dim: int, keepdim: bool) -> tuple[SSAValue, SSAValue]:
     _require_place(t, x, k, dim, 1)
-    values, indices = _sorted(t, x, dim, False)
+    is_few = t.shape(x) and isinstance(k, int) and k <= SELECTED
+    values, indices = t.topk(x, k, dim, False, True) if is_few else _sorted(t, x, dim, False)
     if not t.shape(x):
         return values, indices
     at = k - 1 if isinstance(k, int) else t.op("aten.sub.int", (k, t.constant(1)), (k.type,))[0]
@@ -142,7 +144,7 @@ def kthvalue(t: TorchBuilder, x: SSAValue, k: Any, dim: int, keepdim: bool) -> t
 
 
 def _median(t: TorchBuilder, x: SSAValue, dim: int, keepdim: bool, skip_nan: bool) -> tuple[SSAValue, SSAValue]:
-    """The lower of the two in the middle. NaN is sorted last: it is the median if there is one, or is not counted."""
+    """Take the lower of the two in the middle. NaN is sorted last: it is the median if there is one, or not counted."""
     values, indices = _sorted(t, x, dim, False)
     if not t.shape(x):
         return values, indices
@@ -161,14 +163,8 @@ def _median(t: TorchBuilder, x: SSAValue, dim: int, keepdim: bool, skip_nan: boo
     return found if keepdim else (t.squeeze(found[0], dim), t.squeeze(found[1], dim))
 
 
-@decomposition("aten.median.dim")
-def median_dim(t: TorchBuilder, x: SSAValue, dim: int, keepdim: bool) -> tuple[SSAValue, SSAValue]:
-    return _median(t, x, dim, keepdim, False)
-
-
-@decomposition("aten.nanmedian.dim")
-def nanmedian_dim(t: TorchBuilder, x: SSAValue, dim: int, keepdim: bool) -> tuple[SSAValue, SSAValue]:
-    return _median(t, x, dim, keepdim, True)
+decomposition("aten.median.dim")(lambda t, x, dim, keepdim: _median(t, x, dim, keepdim, False))
+decomposition("aten.nanmedian.dim")(lambda t, x, dim, keepdim: _median(t, x, dim, keepdim, True))
 
 
 def _median_of_all(t: TorchBuilder, x: SSAValue, skip_nan: bool) -> SSAValue:
@@ -192,19 +188,13 @@ def _median_of_all(t: TorchBuilder, x: SSAValue, skip_nan: bool) -> SSAValue:
     return t.reshape(t.index_select(values, 0, at), [])
 
 
-@decomposition("aten.median")
-def median(t: TorchBuilder, x: SSAValue) -> SSAValue:
-    return _median_of_all(t, x, False)
-
-
-@decomposition("aten.nanmedian")
-def nanmedian(t: TorchBuilder, x: SSAValue) -> SSAValue:
-    return _median_of_all(t, x, True)
+decomposition("aten.median")(lambda t, x: _median_of_all(t, x, False))
+decomposition("aten.nanmedian")(lambda t, x: _median_of_all(t, x, True))
 
 
 @decomposition("aten.mode")
 def mode(t: TorchBuilder, x: SSAValue, dim: int, keepdim: bool) -> tuple[SSAValue, SSAValue]:
-    """The least of the most frequent elements, and where it is last; NaN is never the same as another."""
+    """Find the least of the most frequent elements, and where it is last; NaN is never the same as another."""
     sizes = t.shape(x)
     if not sizes:
         return x, t.zeros_like(x, dtype=dtypes.int64)
@@ -226,7 +216,7 @@ def mode(t: TorchBuilder, x: SSAValue, dim: int, keepdim: bool) -> tuple[SSAValu
 def _runs(
     t: TorchBuilder, flat: SSAValue, inverse: bool, counts: bool
 ) -> tuple[SSAValue, SSAValue | None, SSAValue | None]:
-    """The first of each run of equal elements, the number of the run of each element, the lengths of the runs."""
+    """Find the first of each run of equal elements, the run's number for each element, and the runs' lengths."""
     n = t.shape(flat)[0]
     total = t.full([], n, dtype=dtypes.int64)
     is_first = t.ne(flat, t.roll(flat, [1], [0]))
@@ -242,7 +232,7 @@ def _runs(
 
 
 def _or_nothing(t: TorchBuilder, value: SSAValue | None) -> SSAValue:
-    """In place of a result that nobody asked for PyTorch gives an empty one."""
+    """Replace a result that nobody asked for by an empty one, as PyTorch does."""
     return t.zeros([0], dtype=dtypes.int64) if value is None else value
 
 
@@ -270,3 +260,13 @@ def unique_consecutive(
     if number is not None:
         number = t.reshape(number, t.shape(x))
     return values, _or_nothing(t, number), _or_nothing(t, lengths)
+
+
+@decomposition("aten.msort")
+def msort(t: TorchBuilder, x: SSAValue) -> SSAValue:
+    return t.sort(x, 0)[0]
+
+
+@decomposition("aten.argsort.stable")
+def argsort_stable(t: TorchBuilder, x: SSAValue, stable: bool, dim: int, descending: bool) -> SSAValue:
+    return t.sort(x, stable=stable, dim=dim, descending=descending)[1]

@@ -14,12 +14,10 @@ from typing import Any
 
 from xdsl.ir import Block, SSAValue
 
-from flambeau.diagnostics import Unsupported
+from flambeau.dialects.torch.enums import CONTIGUOUS, PRESERVE
 from flambeau.dialects.torch.ops import LiteralOp, StaticInfoCastOp, TorchOp
-from flambeau.dialects.torch.types import TensorType
-from flambeau.infer.builder import TorchBuilder, python_value
-from flambeau.ir import dtypes
-from flambeau.passes.decompose.rules import decomposition
+from flambeau.dialects.torch.types import TensorType, static_shape
+from flambeau.infer.builder import python_value
 
 
 @dataclass(frozen=True)
@@ -38,7 +36,7 @@ class Place:
 
 
 def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
-    """The strides of a tensor that lies in order."""
+    """Compute the strides of a tensor that lies in row-major order."""
     return tuple(math.prod(max(d, 1) for d in shape[i + 1 :]) for i in range(len(shape)))
 
 
@@ -48,8 +46,7 @@ _NEW = frozenset(
         "aten.add.Tensor", "aten.add.Scalar", "aten.sub.Tensor", "aten.sub.Scalar", "aten.mul.Tensor",
         "aten.mul.Scalar", "aten.div.Tensor", "aten.div.Scalar", "aten.neg", "aten.abs", "aten.relu", "aten.sigmoid",
         "aten.tanh", "aten.exp", "aten.log", "aten.sqrt", "aten.where.self", "aten.clamp", "aten.to.dtype",
-        "aten.copy", "aten.fill.Scalar", "aten.fill.Tensor", "aten.slice_scatter", "aten.select_scatter",
-        "aten.as_strided_scatter", "aten.diagonal_scatter", "aten.index_put", "aten.mm", "aten.addmm", "aten.bmm",
+        "aten.mm", "aten.addmm", "aten.bmm",
         "aten.cat", "aten.stack", "aten.zeros", "aten.ones", "aten.full", "aten.arange", "aten.arange.start",
         "aten.zeros_like", "aten.ones_like", "aten.full_like", "aten.contiguous", "aten.clone", "aten._to_copy",
         "aten.lift_fresh_copy", "aten.pad", "aten.constant_pad_nd", "aten.reflection_pad1d", "aten.reflection_pad2d",
@@ -60,14 +57,25 @@ _NEW = frozenset(
 
 
 _FILLED = frozenset(
-    {"aten.slice_scatter", "aten.select_scatter", "aten.as_strided_scatter", "aten.diagonal_scatter", "aten.index_put"}
-)
-"""Those of them that lie as the tensor of which they replace a part."""
+    {
+        "aten.slice_scatter", "aten.select_scatter", "aten.as_strided_scatter", "aten.diagonal_scatter",
+        "aten.index_put", "aten.index_add", "aten.index_copy", "aten.index_fill.int_Scalar",
+        "aten.index_fill.int_Tensor", "aten.scatter.src", "aten.scatter.value", "aten.scatter_add", "aten.copy",
+        "aten.fill.Scalar", "aten.fill.Tensor",
+    }
+)  # fmt: skip
+"""Ops whose result lies as the tensor of which they replace a part."""
+
+_MADE = frozenset({"aten.new_zeros", "aten.new_ones", "aten.new_full", "aten.new_empty", "aten.empty.memory_format"})
+"""Ops whose result lies in order, whatever their operands do."""
+
+_STRIDED = {"aten.new_empty_strided": 2, "aten.empty_strided": 1}
+"""Ops whose result lies as an argument says, and which one."""
 
 
 def place_of(value: SSAValue) -> Place | None:
-    """How a value lies in memory; None where that is not known."""
-    shape = _static_shape(value)
+    """Find how a value lies in memory; None where that is not known."""
+    shape = static_shape(value.type)
     owner = value.owner
     if shape is None:
         return None
@@ -80,8 +88,10 @@ def place_of(value: SSAValue) -> Place | None:
         return None
     name = owner.overload
     arguments = [python_value(o) for o in owner.operands]
-    if name in _NEW:
+    if name in _NEW or name in _FILLED:
         return in_order if _gives_in_order(name, arguments) else None
+    if name in _MADE or (name in _STRIDED and arguments[_STRIDED[name]] == [*in_order.strides]):
+        return in_order
     if not arguments or not isinstance(arguments[0], SSAValue) or _numbers(arguments[1:]) is None:
         return None
     source = place_of(arguments[0])
@@ -89,13 +99,10 @@ def place_of(value: SSAValue) -> Place | None:
 
 
 def _gives_in_order(name: str, arguments: Sequence[Any]) -> bool:
-    if name in ("aten.clone", "aten.contiguous") and arguments[1] == 0:
+    if name in ("aten.clone", "aten.contiguous") and arguments[1] == CONTIGUOUS:
         return True
-    if name in ("aten.clone", "aten.contiguous", "aten.to.dtype", "aten._to_copy") and arguments[-1] not in (
-        None,
-        0,
-        1,
-    ):
+    keeps_order = (None, CONTIGUOUS, PRESERVE)
+    if name in ("aten.clone", "aten.contiguous", "aten.to.dtype", "aten._to_copy") and arguments[-1] not in keeps_order:
         return False
     if name in _FILLED:
         arguments = arguments[:1]
@@ -105,7 +112,7 @@ def _gives_in_order(name: str, arguments: Sequence[Any]) -> bool:
 
 
 def _through(name: str, at: Place, given: Sequence[Any], shape: tuple[int, ...], in_order: Place) -> Place | None:
-    """Where the elements of a view lie."""
+    """Find where the elements of a view lie, given where those of its source do."""
     rank = len(at.shape)
     strides, offset = list(at.strides), at.offset
     match name:
@@ -165,59 +172,6 @@ def _through(name: str, at: Place, given: Sequence[Any], shape: tuple[int, ...],
 
 
 def _numbers(values: Sequence[Any]) -> Sequence[Any] | None:
-    """The arguments if none of them is left to the run time."""
+    """Return the arguments if none of them is left to the run time, else None."""
     flat = [v for a in values for v in (a if isinstance(a, list) else [a])]
     return None if any(isinstance(v, SSAValue) for v in flat) else values
-
-
-def _static_shape(value: SSAValue) -> tuple[int, ...] | None:
-    shape = value.type.shape if isinstance(value.type, TensorType) else None
-    return None if shape is None or None in shape else shape  # type: ignore[return-value]
-
-
-_UNKNOWN = Unsupported(
-    "a strided view of a tensor whose place in memory is not known",
-    "Call .clone(memory_format=torch.contiguous_format) on the tensor first.",
-)
-
-
-@decomposition("aten.as_strided_copy")
-def as_strided_copy(t: TorchBuilder, x: SSAValue, sizes: Any, strides: Any, offset: Any) -> SSAValue:
-    return t.as_strided(x, sizes, strides, offset)
-
-
-@decomposition("aten.as_strided")
-def as_strided(t: TorchBuilder, x: SSAValue, sizes: Any, strides: Any, offset: Any) -> SSAValue | None:
-    """A strided view of the tensor whose memory it is."""
-    place = place_of(x)
-    if place is None and _lies_in_order_anyway(x):
-        return None
-    if place is None:
-        raise _UNKNOWN
-    if place.base is x:
-        return None
-    return t.as_strided(place.base, sizes, strides, place.offset if offset is None else offset)
-
-
-def _lies_in_order_anyway(x: SSAValue) -> bool:
-    """Arguments and clones of any size lie in order."""
-    owner = x.owner
-    if isinstance(owner, TorchOp) and owner.overload in ("aten.clone", "aten.contiguous"):
-        return python_value(owner.operands[1]) == 0
-    return isinstance(owner, Block)
-
-
-@decomposition("prims.as_strided_scatter", "aten.as_strided_scatter")
-def as_strided_scatter(
-    t: TorchBuilder, x: SSAValue, source: SSAValue, sizes: list[int], strides: list[int], offset: int | None
-) -> SSAValue:
-    """The elements that a strided view would show are replaced."""
-    place = place_of(x)
-    if place is None or not place.is_in_order or place.offset or t.shape(place.base) != t.shape(x):
-        raise _UNKNOWN
-    at = t.full([1] * len(sizes), offset or 0, dtype=dtypes.int64)
-    for dim, (n, stride) in enumerate(zip(sizes, strides, strict=True)):
-        along = t.mul(t.arange(n, dtype=dtypes.int64), stride)
-        at = t.add(at, t.view(along, [n if i == dim else 1 for i in range(len(sizes))]))
-    flat = t.reshape(x, [-1])
-    return t.reshape(t.index_put(flat, [t.reshape(at, [-1])], t.reshape(source, [-1])), t.shape(x))

@@ -1,4 +1,4 @@
-"""Rearrangements, joins and splits in terms of views, permutations and slices."""
+"""Rearrangements and joins in terms of views, permutations and slices."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from xdsl.ir import SSAValue
+from xdsl.ir import Block, SSAValue
 
 from flambeau.diagnostics import Unsupported
-from flambeau.dialects.torch.ops import StaticInfoCastOp
-from flambeau.infer.builder import TorchBuilder
+from flambeau.dialects.torch.enums import CONTIGUOUS
+from flambeau.dialects.torch.ops import TorchOp
+from flambeau.infer.builder import TorchBuilder, python_value
 from flambeau.ir import dtypes
-from flambeau.passes.decompose.rules import decomposition, listed, minus, over, require_size, times
+from flambeau.passes.decompose.rules import decomposition, listed, over, require_size, times
+from flambeau.passes.decompose.search import find
+from flambeau.passes.decompose.storage import place_of
 
 
 @decomposition("aten.pixel_shuffle")
@@ -43,16 +46,14 @@ def channel_shuffle(t: TorchBuilder, x: SSAValue, groups: int) -> SSAValue:
 
 @decomposition("aten.resize")
 def resize(t: TorchBuilder, x: SSAValue, sizes: list[Any], memory_format: Any) -> SSAValue:
-    """The same elements in another shape; there may be fewer, but what more of them would be is not defined."""
+    """Take the same elements in another shape; there may be fewer, but what more of them would be is not defined."""
     old, new = t.shape(x), list(sizes)
     if not all(isinstance(n, int) for n in (*old, *new)) or math.prod(new) > math.prod(old):
         raise Unsupported("a tensor that is resized to more elements has contents that nothing defines")
     return t.reshape(t.slice(t.reshape(x, [-1]), 0, 0, math.prod(new)), new)
 
 
-@decomposition("aten.resize_as")
-def resize_as(t: TorchBuilder, x: SSAValue, like: SSAValue, memory_format: Any) -> SSAValue:
-    return resize(t, x, t.shape(like), memory_format)
+decomposition("aten.resize_as")(lambda t, x, like, memory_format: resize(t, x, t.shape(like), memory_format))
 
 
 # --- Dims ---
@@ -83,9 +84,7 @@ _of_each("aten.atleast_2d.Sequence", atleast_2d)
 _of_each("aten.atleast_3d.Sequence", atleast_3d)
 
 
-@decomposition("aten.ravel")
-def ravel(t: TorchBuilder, x: SSAValue) -> SSAValue:
-    return t.flatten(x, 0, -1)
+decomposition("aten.ravel")(lambda t, x: t.flatten(x, 0, -1))
 
 
 @decomposition("aten.fliplr")
@@ -111,12 +110,7 @@ def rot90(t: TorchBuilder, x: SSAValue, k: int, dims: Sequence[int]) -> SSAValue
             return t.flip(x, [first, second])
         case 3:
             return t.transpose(t.flip(x, [first]), first, second)
-    return t.clone(x, memory_format=0)
-
-
-@decomposition("aten.meshgrid")
-def meshgrid(t: TorchBuilder, tensors: Sequence[SSAValue]) -> SSAValue:
-    return meshgrid_indexing(t, tensors, "ij")
+    return t.clone(x, memory_format=CONTIGUOUS)
 
 
 @decomposition("aten.meshgrid.indexing")
@@ -130,12 +124,13 @@ def meshgrid_indexing(t: TorchBuilder, tensors: Sequence[SSAValue], indexing: st
     return listed(t, [grids[i] for i in range(len(tensors))])
 
 
+decomposition("aten.meshgrid")(lambda t, tensors: meshgrid_indexing(t, tensors, "ij"))
+
+
 # --- Diagonals ---
 
 
-@decomposition("aten.linalg_diagonal")
-def linalg_diagonal(t: TorchBuilder, x: SSAValue, offset: int, first: int, second: int) -> SSAValue:
-    return t.diagonal(x, offset, first, second)
+decomposition("aten.linalg_diagonal")(lambda t, x, offset, first, second: t.diagonal(x, offset, first, second))
 
 
 @decomposition("aten.diag")
@@ -170,14 +165,8 @@ def hstack(t: TorchBuilder, tensors: Sequence[SSAValue]) -> SSAValue:
     return t.cat(parts, 0 if len(t.shape(parts[0])) == 1 else 1)
 
 
-@decomposition("aten.vstack")
-def vstack(t: TorchBuilder, tensors: Sequence[SSAValue]) -> SSAValue:
-    return t.cat([atleast_2d(t, x) for x in tensors], 0)
-
-
-@decomposition("aten.dstack")
-def dstack(t: TorchBuilder, tensors: Sequence[SSAValue]) -> SSAValue:
-    return t.cat([atleast_3d(t, x) for x in tensors], 2)
+decomposition("aten.vstack")(lambda t, tensors: t.cat([atleast_2d(t, x) for x in tensors], 0))
+decomposition("aten.dstack")(lambda t, tensors: t.cat([atleast_3d(t, x) for x in tensors], 2))
 
 
 @decomposition("aten.column_stack")
@@ -199,64 +188,75 @@ def repeat_interleave(t: TorchBuilder, x: SSAValue, repeats: Any, dim: int | Non
     if output_size is not None:
         require_size(t, output_size, "eq", total, "output_size is not the size of what is repeated")
     spread = t.expand(t.unsqueeze(x, at + 1), [*sizes[: at + 1], repeats, *sizes[at + 1 :]])
-    return t.view(t.clone(spread, memory_format=0), [*sizes[:at], total, *sizes[at + 1 :]])
+    return t.view(t.clone(spread, memory_format=CONTIGUOUS), [*sizes[:at], total, *sizes[at + 1 :]])
 
 
-# --- Splits ---
+@decomposition("aten.repeat_interleave.Tensor")
+def repeat_interleave_indices(t: TorchBuilder, repeats: SSAValue, output_size: Any) -> SSAValue:
+    """Give 0 as often as the first number says, 1 as often as the second says, and so on."""
+    ends = t.cumsum(repeats, 0, dtype=dtypes.int64)
+    if output_size is None:
+        output_size = t.call("aten.Int.Tensor", t.sum(repeats, dtype=dtypes.int64))
+    return t.to(find(t, ends, t.arange(output_size, dtype=dtypes.int64), False, True), t.dtype(repeats))
 
 
-@decomposition("prim.ListUnpack")
-def unpack(t: TorchBuilder, elements: Any) -> tuple[SSAValue, ...] | None:
-    """What a decomposition has built as a list is taken apart again; other lists stay."""
-    op = t.before
-    if op is None or not isinstance(elements, list) or not all(isinstance(x, SSAValue) for x in elements):
+# --- Strided views ---
+
+_UNKNOWN = Unsupported(
+    "a strided view of a tensor whose place in memory is not known",
+    "Call .clone(memory_format=torch.contiguous_format) on the tensor first.",
+)
+
+
+decomposition("aten.as_strided_copy")(lambda t, x, sizes, strides, offset: t.as_strided(x, sizes, strides, offset))
+
+
+@decomposition("aten.as_strided")
+def as_strided(t: TorchBuilder, x: SSAValue, sizes: Any, strides: Any, offset: Any) -> SSAValue | None:
+    """Make a strided view of the tensor whose memory it is."""
+    at = place_of(x)
+    if at is None and _lies_in_order_anyway(x):
         return None
-    types = [result.type for result in op.results]
-    # What a frontend knows of the parts may be more than what can be inferred.
-    return tuple(
-        x if x.type == type_ else t.value(StaticInfoCastOp, (x,), type_)
-        for x, type_ in zip(elements, types, strict=True)
-    )
+    if at is None:
+        raise _UNKNOWN
+    if at.base is x:
+        return None
+    return t.as_strided(at.base, sizes, strides, at.offset if offset is None else offset)
 
 
-@decomposition("aten.tensor_split.indices")
-def tensor_split(t: TorchBuilder, x: SSAValue, indices: Sequence[Any], dim: int) -> SSAValue:
-    return listed(t, [t.slice(x, dim, *bounds) for bounds in zip([0, *indices], [*indices, None], strict=True)])
+def _lies_in_order_anyway(x: SSAValue) -> bool:
+    """Tell whether a tensor is contiguous whatever its sizes: an argument or a clone."""
+    owner = x.owner
+    if isinstance(owner, TorchOp) and owner.overload in ("aten.clone", "aten.contiguous"):
+        return python_value(owner.operands[1]) == CONTIGUOUS
+    return isinstance(owner, Block)
 
 
-def _split_along(name: str, least: int, dim: Callable[[int], int]) -> None:
-    """Split tensors of at least so many dims along one that their rank decides: in equal parts, or at indices."""
-
-    def at_indices(t: TorchBuilder, x: SSAValue, indices: Sequence[Any]) -> SSAValue:
-        return tensor_split(t, x, indices, along(t, x))
-
-    def in_parts(t: TorchBuilder, x: SSAValue, sections: int) -> SSAValue:
-        size = t.shape(x)[along(t, x)]
-        rest = minus(t, size, times(t, over(t, size, sections), sections))
-        require_size(t, rest, "eq", 0, f"{name} needs a size that its {sections} sections divide")
-        return t.tensor_split(x, sections, along(t, x))
-
-    def along(t: TorchBuilder, x: SSAValue) -> int:
-        rank = len(t.shape(x))
-        require_size(t, rank, "ge", least, f"{name} needs at least {least} dims")
-        return dim(rank)
-
-    decomposition(f"aten.{name}.int")(in_parts)
-    decomposition(f"aten.{name}.array")(at_indices)
+@decomposition("prims.as_strided_scatter", "aten.as_strided_scatter")
+def as_strided_scatter(
+    t: TorchBuilder, x: SSAValue, source: SSAValue, sizes: list[int], strides: list[int], offset: int | None
+) -> SSAValue:
+    """Replace the elements that a strided view would show."""
+    memory = place_of(x)
+    if memory is None or not memory.is_in_order or memory.offset or t.shape(memory.base) != t.shape(x):
+        raise _UNKNOWN
+    at = t.full([1] * len(sizes), offset or 0, dtype=dtypes.int64)
+    for dim, (n, stride) in enumerate(zip(sizes, strides, strict=True)):
+        along = t.mul(t.arange(n, dtype=dtypes.int64), stride)
+        at = t.add(at, t.view(along, [n if i == dim else 1 for i in range(len(sizes))]))
+    flat = t.reshape(x, [-1])
+    return t.reshape(t.index_put(flat, [t.reshape(at, [-1])], t.reshape(source, [-1])), t.shape(x))
 
 
-_split_along("hsplit", 1, lambda rank: 0 if rank == 1 else 1)
-_split_along("vsplit", 2, lambda rank: 0)
-_split_along("dsplit", 3, lambda rank: 2)
+@decomposition("prims.broadcast_in_dim")
+def broadcast_in_dim(t: TorchBuilder, x: SSAValue, shape: Sequence[Any], dims: Sequence[int]) -> SSAValue:
+    """Let dim i of `x` be dim `dims[i]` of the result; the others are new."""
+    for dim in range(len(shape)):
+        if dim not in dims:
+            x = t.unsqueeze(x, dim)
+    return t.expand(x, shape)
 
 
-@decomposition("aten.diff")
-def diff(t: TorchBuilder, x: SSAValue, n: int, dim: int, prepend: SSAValue | None, append: SSAValue | None) -> SSAValue:
-    """Subtract from each element the one before it, n times; what is too short for that becomes empty."""
-    parts = [part for part in (prepend, x, append) if part is not None]
-    x = t.cat(parts, dim) if len(parts) > 1 and n else x
-    size = t.shape(x)[dim]
-    for _ in range(min(n, size) if isinstance(size, int) else n):
-        later, earlier = t.slice(x, dim, 1), t.slice(x, dim, 0, -1)
-        x = t.logical_xor(later, earlier) if t.dtype(x).is_bool else t.sub(later, earlier)
-    return x
+decomposition("prims.collapse")(lambda t, x, start, end: t.flatten(x, start, end))
+decomposition("prims.copy_strided")(lambda t, x, strides: t.clone(x))
+decomposition("prims.split_dim")(lambda t, x, dim, outer: t.unflatten(x, dim, [outer, -1]))

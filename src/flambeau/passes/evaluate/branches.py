@@ -128,7 +128,7 @@ def emit_join(e: Evaluation, flag: SSAValue, merge: Merge) -> list[Any]:
 
 
 def merged(e: Evaluation, a: Any, b: Any, merge: Merge) -> Any:
-    """What is known of a value that is one or the other."""
+    """Join a value of one branch with that of the other; where they differ, a hole is left for the op's result."""
     if a is b or (isinstance(a, Known) and a == b):
         return a
     if e.features.containers:
@@ -163,7 +163,7 @@ def merged(e: Evaluation, a: Any, b: Any, merge: Merge) -> Any:
 
 
 def merged_content(e: Evaluation, cell: Cell, a: Any, b: Any, merge: Merge) -> Any:
-    """The content of a cell that the branches changed."""
+    """Join the contents `a` and `b` that a cell has behind the two branches."""
     if isinstance(cell, Storage):
         return a if a is b else merge.hole(a, b)
     if len(a) != len(b):
@@ -178,7 +178,7 @@ def merged_content(e: Evaluation, cell: Cell, a: Any, b: Any, merge: Merge) -> A
 
 
 def merged_view(e: Evaluation, a: View, b: View, merge: Merge) -> View:
-    """A tensor that is one of two."""
+    """Join two tensors into a view of a storage that is one or the other."""
     if same_steps(a.steps, b.steps) and is_outside(a, merge.then.block) and is_outside(b, merge.other.block):
         # The same part of one storage or another: tensors that share a storage in both branches still do.
         key = (a.storage, b.storage)
@@ -194,7 +194,7 @@ def merged_storage(e: Evaluation, merge: Merge, a: View, b: View) -> Storage:
 
 
 def emit_if(e: Evaluation, flag: SSAValue, merge: Merge) -> Sequence[SSAValue]:
-    """The op, with one result for each hole."""
+    """Add the `prim.If`, with one result for each hole."""
     lefts = in_branch(e, merge.then, [h.left for h in merge.holes])
     rights = in_branch(e, merge.other, [h.right for h in merge.holes])
     types = [_joined(left, right) for left, right in zip(lefts, rights, strict=True)]
@@ -220,7 +220,7 @@ def in_branch(e: Evaluation, branch: Branch, values: Sequence[Any]) -> list[SSAV
 
 
 def filled(e: Evaluation, value: Any, results: Sequence[SSAValue]) -> Any:
-    """A merged value with the op's results in place of the holes."""
+    """Replace the holes of a merged value by the op's results."""
     if isinstance(value, Hole):
         return results[value.index]
     if isinstance(value, Tuple):
@@ -241,7 +241,7 @@ def filled_content(e: Evaluation, content: Any, results: Sequence[SSAValue]) -> 
 
 
 def planned_links(e: Evaluation, flag: SSAValue, merge: Merge) -> list[tuple[Storage, Storage, Any, View | None]]:
-    """For each merged tensor, the storages that it may be, and the flag or hole that tells when."""
+    """List for each merged tensor the storages that it may be, and the flag or hole that tells when."""
     links: list[tuple[Storage, Storage, Any, View | None]] = []
     owners: dict[Storage, list[Storage]] = {}
     done: set[Storage] = set()

@@ -18,7 +18,7 @@ NOTHING = Known(None)
 
 
 def each_key(*patterns: str) -> tuple[str, ...]:
-    """The overloads of dictionary ops for every kind of key: `aten.keys.{}`."""
+    """Name the overloads of dictionary ops for every kind of key, from patterns such as `aten.keys.{}`."""
     return tuple(p.format(k) for p in patterns for k in KEYS)
 
 
@@ -26,7 +26,7 @@ def each_key(*patterns: str) -> tuple[str, ...]:
 
 
 def items(e: Evaluation, value: Any) -> tuple[Any, ...]:
-    """The elements of a list."""
+    """Return the elements of a list."""
     if not isinstance(value, List):
         raise NotKnown
     look(value)
@@ -34,7 +34,7 @@ def items(e: Evaluation, value: Any) -> tuple[Any, ...]:
 
 
 def entries(e: Evaluation, value: Any) -> dict[Any, Any]:
-    """The entries of a dictionary by their Python keys."""
+    """Return the entries of a dictionary by their Python keys."""
     if not isinstance(value, Dict):
         raise NotKnown
     look(value)
@@ -42,7 +42,7 @@ def entries(e: Evaluation, value: Any) -> dict[Any, Any]:
 
 
 def constant(value: Any) -> Any:
-    """The Python value of a known value, list or tuple."""
+    """Return the Python value of a known value, list or tuple."""
     if isinstance(value, Known):
         return value.value
     if isinstance(value, List):
@@ -117,7 +117,7 @@ def pop(e: Evaluation, op: Operation, value: Any, index: Any) -> Any:
 
 
 def _in_place(name: str, update: Callable[..., Any]) -> None:
-    """A rule for an op that changes a list: `update` does the same to a Python list of its elements."""
+    """Add a rule for an op that changes a list: `update` does the same to a Python list of its elements."""
 
     @rule(name)
     def apply(e: Evaluation, op: Operation, value: Any, *rest: Any) -> Any:
@@ -138,7 +138,7 @@ _in_place("aten.reverse.t", lambda e, op, found: found.reverse())
 
 
 def _makes_list(names: Sequence[str], content: Callable[..., Iterable[Any]]) -> None:
-    """A rule for ops that make a list: `content` gives its elements from the evaluation and the operands."""
+    """Add a rule for ops that make a list: `content` gives its elements from the evaluation and the operands."""
     rule(*names)(lambda e, op, *values: new_list(e, content(e, *values), op.results[0].type))
 
 
@@ -158,7 +158,7 @@ def len_list(e: Evaluation, op: Operation, value: Any) -> Any:
 
 
 def _computed(names: tuple[str, ...], compute: Callable[..., Any]) -> None:
-    """A rule that computes with known elements in Python."""
+    """Add a rule that computes with known elements in Python."""
 
     @rule(*names)
     def apply(e: Evaluation, op: Operation, *values: Any) -> Any:

@@ -52,7 +52,8 @@ def emit_inferred(e: Evaluation, op: TorchOp) -> None:
         raise Unsupported("this op writes to its arguments and has no value form")
     args = [e.values[o] for o in op.operands]
     answers = inferred(e, schema, args) if e.features.infer or e.features.fold else None
-    if e.features.fold and answers is not None and not any(map(is_open, answers)):
+    is_check = op.overload == "aten._assert_scalar" and args[0] is not True
+    if e.features.fold and answers is not None and not any(map(is_open, answers)) and not is_check:
         e.record(op, [known(e, a, r.type) for a, r in zip(answers, op.results, strict=True)])
         return
     operands = [materialize(e, a) for a in args]
@@ -77,7 +78,7 @@ def gives_dense(e: Evaluation, schema: Schema, args: Sequence[Any]) -> bool:
 
 
 def taken_apart(e: Evaluation, old: SSAValue, result: SSAValue, answers: Sequence[Any] | None) -> Any:
-    """The result of an op as a value; a list of tensors whose length is known becomes a list of values."""
+    """Wrap the result of an op as a value; a list of tensors whose length is known becomes a list of values."""
     if not isinstance(old.type, ListType):
         return wrapped(e, result, old.type)
     element = old.type.element_type
@@ -147,7 +148,7 @@ def emit_again(e: Evaluation, op: Operation) -> None:
 
 
 def types_in_container(e: Evaluation, op: Operation, operands: Sequence[SSAValue]) -> list[Attribute] | None:
-    """The result types of an op that packs or unpacks; None where nothing better is known."""
+    """Find the result types of an op that packs or unpacks; None where nothing better is known."""
     if isinstance(op, TupleConstructOp):
         return [tuple_of([o.type for o in operands])]
     if isinstance(op, TupleUnpackOp):
@@ -165,12 +166,12 @@ _ORDER_UNKNOWN = (
 
 @cache
 def _is_dense(name: str) -> bool:
-    """Whether an op gives contiguous tensors for contiguous ones."""
+    """Tell whether an op gives contiguous tensors for contiguous ones."""
     return not name.removeprefix("aten.").startswith(_ORDER_UNKNOWN)
 
 
 def _only_reads(use: Use) -> bool:
-    """Whether an op only looks at a list that it takes."""
+    """Tell whether an op only looks at a list that it takes."""
     schema = getattr(use.operation, "schema", None)
     if schema is None or use.index >= len(schema.arguments):
         return False

@@ -53,7 +53,7 @@ class Border:
             e.values[argument] = of_argument(e, new) if argument.uses else new
 
     def results(self, e: Evaluation, op: func.ReturnOp) -> Sequence[SSAValue]:
-        """What the new function returns."""
+        """Say what the new function returns."""
         for storage in e.visible:
             look(storage)
         return [fit(e, e.values[o], o.type) for o in op.operands]
@@ -109,7 +109,7 @@ def evaluate_function(
 
 
 def types_of_slots(module: ModuleOp) -> dict[str, Attribute]:
-    """The types of the tensors in global slots that the program never sets."""
+    """Find the types of the tensors in global slots that the program never sets."""
     found: dict[str, Attribute] = {}
     for op in module.walk():
         if isinstance(op, InitializeGlobalSlotsOp):

@@ -32,7 +32,7 @@ from flambeau.passes.evaluate.values import Known, List, Tuple, View
 
 
 def is_open(answer: Any) -> bool:
-    """Whether an answer leaves something to the run time."""
+    """Tell whether an answer leaves something to the run time."""
     if isinstance(answer, list):
         return any(map(is_open, answer))
     return isinstance(answer, Meta | Unknown)
@@ -47,7 +47,7 @@ def _is_static(meta: Any) -> bool:
 
 
 def meta(e: Evaluation, value: Any) -> Any:
-    """A value as inference rules see it."""
+    """Give a value the form in which inference rules take it."""
     if isinstance(value, Known):
         return str(value.value) if isinstance(value.value, Device) else value.value
     if isinstance(value, Tuple | List):
@@ -76,7 +76,7 @@ def _meta_of_type(type_: Attribute) -> Any:
 
 
 def inferred(e: Evaluation, schema: Schema, args: Sequence[Any]) -> list[Any] | None:
-    """What an op gives, result by result; None where nothing is known."""
+    """Infer what an op gives, result by result; None where nothing is known."""
     rule = infer_rules().get(schema.name)
     if rule is None and e.oracle is None:
         return None
@@ -100,7 +100,7 @@ def inferred(e: Evaluation, schema: Schema, args: Sequence[Any]) -> list[Any] | 
 
 
 def tensor_type(e: Evaluation, declared: Attribute, answer: Any) -> Attribute:
-    """The type of a tensor that is declared as one thing and inferred as another: both hold."""
+    """Meet the declared type of a tensor with the inferred one: both hold."""
     assert isinstance(declared, TensorType)
     cls = VTensorType if e.features.tensors else type(declared)
     if not isinstance(answer, Meta) or (cls is NonValueTensorType and not e.refines_mutable):

@@ -13,12 +13,12 @@ from flambeau.passes.evaluate.values import Known, List, Maybe, Step, Tuple, Uni
 
 
 def same_steps(a: Sequence[Step], b: Sequence[Step]) -> bool:
-    """Whether two ways from a storage are one."""
+    """Tell whether two chains of view ops from a storage are the same."""
     return len(a) == len(b) and all(x.same(y) for x, y in zip(a, b, strict=True))
 
 
 def is_inside(value: SSAValue, block: Block) -> bool:
-    """Whether a value is made in a block or in a region of one of its ops."""
+    """Tell whether a value is made in a block or in a region of one of its ops."""
     owner = value.owner
     at: Block | None = owner if isinstance(owner, Block) else owner.parent
     while at is not None:
@@ -30,17 +30,17 @@ def is_inside(value: SSAValue, block: Block) -> bool:
 
 
 def is_outside(view: View, block: Block) -> bool:
-    """Whether the way to a tensor can be gone outside a block too."""
+    """Tell whether a tensor's view ops can be applied outside a block too."""
     return not any(is_inside(o, block) for step in view.steps for o in step.operands)
 
 
 def has_no_effect(block: Block) -> bool:
-    """Whether nothing but the results of a block matters."""
+    """Tell whether nothing but the results of a block matters."""
     return all(is_side_effect_free(op) or op is block.last_op for op in block.ops)
 
 
 def like(value: Any, other: Any) -> Any:
-    """A value in the form of another: None and what nobody looks at take the structure of what they stand for."""
+    """Bring a value into the form of another: None and what nobody looks at take the other's structure."""
     if isinstance(other, Maybe) and not isinstance(value, Maybe):
         if value == Known(None):
             return Maybe(Known(False), like(Uninitialized(NONE), other.value))

@@ -180,7 +180,7 @@ class Loop:
         self.link_all(made, self.flags(make, slots))
 
     def flags(self, make: Any, slots: Any) -> dict[tuple[Path, int], SSAValue]:
-        """For each tensor that may be one outside, the flag that tells whether it is."""
+        """List for each tensor that may be one outside the flag that tells whether it is."""
         found: dict[tuple[Path, int], SSAValue] = {}
         for path, aliases in self.aliases.items():
             for i, alias in enumerate(aliases):
@@ -202,7 +202,7 @@ class Loop:
                 link_storages(self.e, made[a], made[b])
 
     def assumed(self, value: Any, path: Path, make: Any, slots: Any, made: dict[Path, Storage]) -> Any:
-        """A value at the start of an iteration, or behind the loop."""
+        """Make the value that stands at a place at the start of an iteration, or behind the loop."""
         e = self.e
         if path in self.carried:
             new = make(self.carried[path])
@@ -313,7 +313,7 @@ class Loop:
             self.grown = True
 
     def widen(self, path: Path, have: Attribute | None, now: Any) -> None:
-        """A place changes from iteration to iteration; its type has to hold for all of them."""
+        """Widen the type of a place that changes from iteration to iteration until it holds for all of them."""
         new = self.type_of(now)
         joined = have if new is None else new if have is None else join_types(have, new)
         if joined is None:
@@ -325,7 +325,7 @@ class Loop:
             self.grown = True
 
     def type_of(self, value: Any) -> Attribute | None:
-        """The type of a value; None for one that nobody looks at."""
+        """Find the type of a value; None for one that nobody looks at."""
         if isinstance(value, Uninitialized):
             return None
         if isinstance(value, View | Known | SSAValue):
@@ -359,7 +359,7 @@ class Loop:
             self.grown = True
 
     def is_alias(self, now: Any, alias: Alias) -> Any:
-        """Whether a tensor at the end of an iteration is one outside."""
+        """Tell whether a tensor at the end of an iteration is one outside."""
         if not isinstance(now, View):
             return Known(False)
         if now.same(alias.view):
@@ -372,7 +372,7 @@ class Loop:
         return Known(False)
 
     def at(self, path: Path, nexts: Sequence[Any]) -> Any:
-        """What is at a place at the end of an iteration."""
+        """Find what is at a place at the end of an iteration."""
         first, *rest = path
         if first is ALIAS:
             place, i = rest

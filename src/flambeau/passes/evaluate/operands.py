@@ -32,7 +32,7 @@ from flambeau.passes.evaluate.values import Both, Dict, Either, Known, List, May
 
 
 def materialize(e: Evaluation, value: Any) -> SSAValue:
-    """A value as an operand."""
+    """Make a value an operand: an SSA value in the program."""
     match value:
         case SSAValue():
             return value
@@ -88,7 +88,7 @@ def _element_type(e: Evaluation, value: List, elements: Sequence[SSAValue]) -> A
 
 
 def fit(e: Evaluation, value: Any, type_: Attribute) -> SSAValue:
-    """A value as an SSA value of exactly this type."""
+    """Make a value an SSA value of exactly this type."""
     if isinstance(value, View) and isinstance(type_, NonValueTensorType):
         storage = value.storage
         if storage.argument is not None and not value.steps and storage.stale is None:
@@ -106,12 +106,12 @@ def fit(e: Evaluation, value: Any, type_: Attribute) -> SSAValue:
 
 
 def fit_or_placeholder(e: Evaluation, value: Any, type_: Attribute) -> SSAValue:
-    """A value of exactly this type; any such value for one that nobody looks at."""
+    """Make a value one of exactly this type; for a value that nobody looks at, any will do."""
     return placeholder(e, type_) if isinstance(value, Uninitialized) else fit(e, value, type_)
 
 
 def placeholder(e: Evaluation, type_: Attribute) -> SSAValue:
-    """Some value of a type, for a place that nobody looks at."""
+    """Make a value of a type for a place whose value is never read."""
     if type_ in _ZEROS:
         return e.t.constant(_ZEROS[type_])
     if isinstance(type_, TensorType) and type_.shape is not None and type_.dtype is not None:
@@ -124,7 +124,7 @@ def placeholder(e: Evaluation, type_: Attribute) -> SSAValue:
 
 
 def negated(e: Evaluation, flag: SSAValue) -> SSAValue:
-    """The opposite of a bool of the program."""
+    """Negate a bool of the program."""
     return e.t.op("aten.__not__", (flag,), (BOOL,))[0]
 
 

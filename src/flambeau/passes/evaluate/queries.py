@@ -25,7 +25,7 @@ from flambeau.passes.evaluate.values import Known, View
 
 
 def _tensor_type(value: Any) -> TensorType:
-    """The type of a tensor; raises `NotKnown` for everything else."""
+    """Return the type of a tensor; raises `NotKnown` for everything else."""
     type_ = getattr(value, "type", None)
     if not isinstance(type_, TensorType):
         raise NotKnown
@@ -43,7 +43,7 @@ def _dtype(value: Any) -> DType:
 
 
 def _always(answer: Any, *names: str) -> None:
-    """A rule for ops that give the same for all tensors."""
+    """Add a rule for ops that give the same for all tensors."""
     rule(*names)(lambda e, op, *values: Known(answer))
 
 
@@ -92,7 +92,7 @@ def _device(value: Any) -> str:
 
 
 def _of_dtype(property_: Callable[[DType], Any], *names: str) -> None:
-    """A rule for ops that ask for a property of a tensor's dtype."""
+    """Add a rule for ops that ask for a property of a tensor's dtype."""
     rule(*names)(lambda e, op, value: Known(property_(_dtype(value))))
 
 
@@ -105,7 +105,7 @@ _of_dtype(attrgetter("size"), "aten.element_size", "prim.itemsize")
 
 @rule("aten.is_conj")
 def is_conj(e: Evaluation, op: Operation, value: Any) -> Any:
-    """PyTorch conjugates complex tensors lazily, and tells; other tensors never are."""
+    """Fold to False for dtypes that are not complex: PyTorch conjugates complex tensors lazily, and tells."""
     if _dtype(value).is_complex:
         raise NotKnown
     return Known(False)
@@ -122,7 +122,7 @@ def nbytes(e: Evaluation, op: Operation, value: Any) -> Any:
 
 @rule("prim.requires_grad")
 def requires_grad(e: Evaluation, op: Operation, value: Any) -> Any:
-    """Arguments that require a gradient are refused when the program is called; a weight may require one."""
+    """Fold to False: arguments that require a gradient are refused at the call. A weight may require one."""
     content = value.storage.content if isinstance(value, View) else value
     if isinstance(content, SSAValue) and isinstance(content.owner, LiteralOp | GlobalSlotGetOp):
         raise Unsupported("whether a weight requires a gradient is not known to a compiled program")

@@ -89,7 +89,7 @@ def slot_set(e: Evaluation, op: Any, new: Any) -> Any:
 
 
 def is_none(value: Any) -> bool:
-    """Whether a value is None, where that is known."""
+    """Tell whether a value is None, where that is known."""
     if isinstance(value, Known):
         return value.value is None
     if isinstance(value, SSAValue) and (isinstance(value.type, OptionalType) or value.type == NONE):
@@ -143,7 +143,7 @@ def uninitialized(e: Evaluation, op: Operation) -> Any:
 
 @rule("aten.dropout", "aten.alpha_dropout", "aten.feature_dropout", "aten.feature_alpha_dropout")
 def dropout(e: Evaluation, op: Operation, value: Any, p: Any, train: Any) -> Any:
-    """Out of training, the argument itself."""
+    """Return the argument itself outside of training."""
     if train != Known(False) or not e.features.fold:
         raise NotKnown
     return value
@@ -156,7 +156,7 @@ def requires_grad(e: Evaluation, op: Operation, value: Any, flag: Any) -> Any:
 
 @rule("aten.batch_norm")
 def batch_norm(e: Evaluation, op: Operation, x: Any, weight: Any, bias: Any, mean: Any, var: Any, *rest: Any) -> Any:
-    """In training, the running statistics are written."""
+    """Write the running statistics where the norm is trained."""
     if rest[0] != Known(True) or not isinstance(mean, View) or not isinstance(var, View):
         raise NotKnown
     statistics = [mean.type, var.type]
@@ -177,7 +177,7 @@ def batch_norm(e: Evaluation, op: Operation, x: Any, weight: Any, bias: Any, mea
 
 @rule("prim.Print", "aten.warn")
 def silent(e: Evaluation, op: Operation, *values: Any) -> Any:
-    """Messages are for the host; a compiled program has none."""
+    """Drop messages: they are for the host, which a compiled program does not have."""
     return None
 
 

@@ -41,7 +41,7 @@ _DIVISIONS = ("aten.div.Tensor_mode", "aten.div.Scalar_mode")
 
 
 def scalar_twin(e: Evaluation, name: str, type_: Attribute, operands: Sequence[SSAValue], args: Sequence[Any]) -> Any:
-    """The number in the tensor that an op gives, if it has no dims and the numbers that it is made of are known."""
+    """Find the number in the 0-d tensor that an op gives, if the numbers that it is made of are known."""
     if not isinstance(type_, TensorType) or type_.shape != () or type_.dtype is None:
         return None
     if name in _SAME and operands:
@@ -69,7 +69,7 @@ def scalar_twin(e: Evaluation, name: str, type_: Attribute, operands: Sequence[S
 
 
 def _number(e: Evaluation, operand: SSAValue, value: Any) -> Any:
-    """An operand as a number; None where it is none."""
+    """Take an operand as a number; None where it is none."""
     if isinstance(value, Known):
         return value if isinstance(value.value, (int, float)) else None
     if operand.type in (INT, FLOAT, BOOL):
@@ -80,7 +80,7 @@ def _number(e: Evaluation, operand: SSAValue, value: Any) -> Any:
 
 
 def literal_number(operand: SSAValue) -> Known | None:
-    """The number in a constant tensor without dims."""
+    """Read the number in a constant tensor without dims."""
     owner, type_ = operand.owner, operand.type
     if not isinstance(owner, LiteralOp) or not isinstance(type_, TensorType) or type_.shape != ():
         return None

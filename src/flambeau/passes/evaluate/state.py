@@ -122,13 +122,13 @@ class Evaluation:
 
 
 def new_list(e: Evaluation, content: Iterable[Any], type_: Attribute) -> List:
-    """A list that is made here, of the declared list type."""
+    """Make the value of a list that the program makes here, of the declared list type."""
     element = type_.element_type if isinstance(type_, ListType) else INT
     return List(tuple(content), e.depth, element_type=element)
 
 
 def known(e: Evaluation, answer: Any, type_: Attribute) -> Known | List:
-    """A Python value that was computed, of the declared type."""
+    """Make the value of a Python constant that was computed, of the declared type."""
     if isinstance(answer, list):
         element = type_.element_type if isinstance(type_, ListType) else INT
         return new_list(e, [known(e, a, element) for a in answer], type_)

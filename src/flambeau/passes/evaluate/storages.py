@@ -24,7 +24,7 @@ Links = Callable[[Storage], Iterable[Link]]
 
 
 def of_argument(e: Evaluation, value: SSAValue) -> Any:
-    """An argument of the function as a value."""
+    """Make the value of a function's argument: of a mutable tensor, a view of a storage of its own."""
     if not e.features.tensors or not isinstance(value.type, NonValueTensorType):
         return value
     content = e.t.value(CopyToValueTensorOp, (value,), to_value(value.type))
@@ -34,7 +34,7 @@ def of_argument(e: Evaluation, value: SSAValue) -> Any:
 
 
 def wrapped(e: Evaluation, value: SSAValue, declared: Attribute) -> Any:
-    """A new tensor as what the program declares it to be."""
+    """Wrap a new tensor as `declared`: a mutable one becomes a view of a new storage."""
     if e.features.tensors and isinstance(declared, NonValueTensorType):
         dense = is_contiguous(e, value)
         return View(Storage(value, e.depth, is_contiguous=dense, location=e.t.location))
@@ -68,7 +68,7 @@ def look(cell: Cell) -> None:
 
 
 def read(e: Evaluation, view: View) -> SSAValue:
-    """The contents of a tensor, now."""
+    """Read the contents that a tensor has now."""
     storage = view.storage
     look(storage)
     if view.cached is None or view.cached_from is not storage.content:
@@ -90,7 +90,7 @@ def write(e: Evaluation, view: View, value: SSAValue) -> None:
 
 
 def converted(e: Evaluation, value: SSAValue, type_: Attribute) -> SSAValue:
-    """What is written, in the dtype of the tensor that it is written to."""
+    """Convert what is written to the dtype of the tensor that it is written to."""
     have, want = value.type, type_
     assert isinstance(have, TensorType)
     assert isinstance(want, TensorType)
@@ -104,7 +104,7 @@ def converted(e: Evaluation, value: SSAValue, type_: Attribute) -> SSAValue:
 
 
 def with_part(e: Evaluation, view: View, value: SSAValue) -> SSAValue:
-    """The whole of a storage with one view of it replaced."""
+    """Build the contents of a storage in which the part that `view` shows is `value`."""
     wholes = [view.storage.content]
     for step in view.steps[:-1]:
         wholes.append(e.t.op(step.name, (wholes[-1], *step.operands), (step.type,))[0])
@@ -139,7 +139,7 @@ def follow(e: Evaluation, written: Cell, link: Link, path: tuple[Cell, ...]) -> 
 
 
 def spoil(e: Evaluation, cell: Cell, why: Stale) -> None:
-    """Nobody may look at a cell any more, nor at what it may be."""
+    """Mark a cell, and all cells that may be the same, as stale: nobody may read them any more."""
     if cell.stale is None:
         e.heap.set(cell, "stale", why)
         for link in cell.links:
@@ -147,7 +147,7 @@ def spoil(e: Evaluation, cell: Cell, why: Stale) -> None:
 
 
 def choose(e: Evaluation, flag: SSAValue, compute: Callable[[], SSAValue], otherwise: SSAValue) -> SSAValue:
-    """One value or another, as a flag says at run time."""
+    """Choose between two values by a flag of the run time."""
     mark, blocks = e.heap.mark(), (Block(), Block())
     type_ = otherwise.type
     with e.inside(blocks[0]):
@@ -159,14 +159,14 @@ def choose(e: Evaluation, flag: SSAValue, compute: Callable[[], SSAValue], other
 
 
 def link_storages(e: Evaluation, a: Cell, b: Cell, condition: SSAValue | None = None, view: View | None = None) -> None:
-    """From now on, two storages may be one."""
+    """Record that two storages may be one from now on."""
     here = e.t.location
     e.heap.set(a, "links", (*a.links, Link(b, condition, view, here)))
     e.heap.set(b, "links", (*b.links, Link(a, condition, view, here)))
 
 
 def reach(storage: Storage, limit: int, links: Links = attrgetter("links")) -> Iterator[tuple[Storage, Way | None]]:
-    """The storages made outside (of at most `limit` regions) that one inside may be, directly or by way of others.
+    """Find the storages outside (of at most `limit` regions) that one inside may be, directly or by way of others.
 
     With each, when and how it is that storage; None where the program cannot tell.
     """

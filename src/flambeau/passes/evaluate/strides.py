@@ -7,9 +7,8 @@ strides follow from the view ops.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from flambeau.dialects.torch.types import TensorType
+from flambeau.dialects.torch.types import static_shape
 from flambeau.infer.builder import python_value
 from flambeau.passes.evaluate.values import Step, View
 from flambeau.passes.evaluate.views import RESHAPES, is_constant
@@ -19,8 +18,8 @@ Layout = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 def layout_of(view: View) -> Layout | None:
-    """The layout of a tensor; None where it is not known."""
-    shape = _static_shape(view.storage.content.type)
+    """Find the strided layout of a tensor; None where it is not known."""
+    shape = static_shape(view.storage.content.type)
     if not view.storage.is_contiguous or shape is None:
         return None
     layout: Layout | None = (shape, contiguous_strides(shape))
@@ -46,7 +45,7 @@ def has_contiguous_strides(layout: Layout) -> bool:
 
 
 def viewed(layout: Layout, shape: Sequence[int]) -> Layout | None:
-    """The layout under another shape, or None where only a copy can have that shape.
+    """Find the strides under another shape, or None where only a copy can have that shape.
 
     Neighbouring dims that lie densely in memory form a run; a new shape fits if each run is cut into whole dims.
     """
@@ -80,9 +79,9 @@ def viewed(layout: Layout, shape: Sequence[int]) -> Layout | None:
 
 
 def _through(layout: Layout, step: Step) -> Layout | None:
-    """The layout behind a view op."""
+    """Find the strided layout behind a view op."""
     shape, strides = list(layout[0]), list(layout[1])
-    new = _static_shape(step.type)
+    new = static_shape(step.type)
     arguments = [python_value(o) for o in step.operands]
     if new is None or not all(is_constant(arguments[i]) for i in _NEEDED.get(step.name, ())):
         return None
@@ -121,8 +120,3 @@ _NEEDED = {
     "aten.swapdims": (0, 1), "aten.permute": (0,), "aten.diagonal": (1, 2),
 }  # fmt: skip
 """The operands that a view's strides depend on, by position behind the tensor."""
-
-
-def _static_shape(type_: Any) -> tuple[int, ...] | None:
-    shape = type_.shape if isinstance(type_, TensorType) else None
-    return None if shape is None or None in shape else shape  # type: ignore[return-value]

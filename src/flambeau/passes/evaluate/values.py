@@ -50,7 +50,7 @@ class Known:
 
 
 def type_of_constant(value: Any) -> Attribute:
-    """The torch type of a Python value."""
+    """Find the torch type of a Python value."""
     if isinstance(value, Device):
         return DEVICE
     return {bool: BOOL, int: INT, float: FLOAT, str: STR, type(None): NONE}[type(value)]
@@ -139,7 +139,7 @@ class Step:
 
 
 def same_operand(a: SSAValue, b: SSAValue) -> bool:
-    """Whether two operands are one value, or equal constants."""
+    """Tell whether two operands are one value, or equal constants."""
     if a is b:
         return True
     if isinstance(a.owner, ConstantOp) and isinstance(b.owner, ConstantOp):
@@ -169,7 +169,7 @@ class View:
         return type_
 
     def same(self, other: View) -> bool:
-        """Whether both look at the same part of the same storage."""
+        """Tell whether both look at the same part of the same storage."""
         return (
             self.storage is other.storage
             and len(self.steps) == len(other.steps)
@@ -236,7 +236,7 @@ class Heap:
         return len(self.log)
 
     def changed(self, mark: int) -> Iterator[tuple[Any, str, Any]]:
-        """What was changed since, each once, with what it was before."""
+        """List what was changed since, each once, with what it was before."""
         seen: set[tuple[int, str]] = set()
         for owner, name, before in self.log[mark:]:
             if (id(owner), name) not in seen:

@@ -50,7 +50,7 @@ def evaluate_on_tensors(e: Evaluation, op: TorchOp) -> bool:
 
 
 def _tensor(e: Evaluation, op: TorchOp, values: Sequence[Any]) -> View | List | SSAValue | None:
-    """The tensor, or list of tensors, that a copy, a literal or a view op gives; None for other ops."""
+    """Find the tensor, or list of tensors, that a copy, a literal or a view op gives; None for other ops."""
     if isinstance(op, CopyToNonValueTensorOp):
         copy: View | SSAValue = wrapped(e, materialize(e, values[0]), op.results[0].type)
         return copy
@@ -77,7 +77,7 @@ def _tensor(e: Evaluation, op: TorchOp, values: Sequence[Any]) -> View | List | 
 
 
 def _view(e: Evaluation, op: TorchOp, schema: Schema, source: View, values: Sequence[Any]) -> View | List | None:
-    """What a view op gives; None where it gives a copy."""
+    """Find the view that a view op gives; None where it gives a copy."""
     answers = inferred(e, schema, values) if e.features.infer else None
     result = op.results[0]
     normal = normal_form(e, schema.name, source, values)
@@ -110,14 +110,14 @@ def _view(e: Evaluation, op: TorchOp, schema: Schema, source: View, values: Sequ
 
 
 def _is_same_dtype(a: Attribute, b: Attribute) -> bool | None:
-    """Whether two tensors have the same dtype; None where one is not known."""
+    """Tell whether two tensors have the same dtype; None where one is not known."""
     assert isinstance(a, TensorType)
     assert isinstance(b, TensorType)
     return None if None in (a.element_type, b.element_type) else a.element_type == b.element_type
 
 
 def gives_alias(e: Evaluation, schema: Schema, source: View, type_: Attribute) -> bool | None:
-    """Whether `reshape` or `contiguous` gives an alias; None where that is not known."""
+    """Tell whether `reshape` or `contiguous` gives an alias; None where that is not known."""
     layout = layout_of(source)
     if layout is None:
         return True if is_contiguous(e, source) else None
@@ -130,7 +130,7 @@ def gives_alias(e: Evaluation, schema: Schema, source: View, type_: Attribute) -
 
 
 def views_of_parts(e: Evaluation, op: TorchOp, answers: Any, source: View, values: Sequence[Any]) -> list[View]:
-    """`split`, `chunk`, `unbind` as one view for each part."""
+    """Express `split`, `chunk` or `unbind` as one view for each part."""
     t = e.t
     result = op.results[0]
     if answers is not None and isinstance(answers[0], list):
@@ -181,7 +181,7 @@ _PART_DIM = {
 
 @cache
 def metadata_writes() -> dict[str, str]:
-    """In-place ops that change how a tensor looks at its storage, and the views that they make of it.
+    """Map in-place ops that change a tensor's view of its storage to the views that they make of it.
 
     Only those that a write can go through; `as_strided` is none of another view, but of the storage itself.
     """
@@ -190,7 +190,7 @@ def metadata_writes() -> dict[str, str]:
 
 
 def _part_size(name: str, values: Sequence[Any], i: int, dim: int, type_: Attribute) -> int:
-    """The size of one of the parts that a tensor is split into."""
+    """Compute the size of one of the parts that a tensor is split into."""
     given = values[1]
     if name == "aten.split.Tensor" and isinstance(given, Known):
         return int(given.value)
@@ -206,7 +206,7 @@ def _part_size(name: str, values: Sequence[Any], i: int, dim: int, type_: Attrib
 
 
 def normal_form(e: Evaluation, name: str, source: View, values: Sequence[Any]) -> tuple[Schema, list[Any]] | None:
-    """A view op in terms of a simpler one; None where it is simple already."""
+    """Express a view op by a simpler one; None where it is simple already."""
     shape = getattr(source.type, "shape", None)
     if name == "aten.narrow":
         _, dim, start, length = values
@@ -245,7 +245,7 @@ def _copies(schema: Schema, values: Sequence[Any]) -> bool:
 
 
 def updates_statistics(op: TorchOp) -> bool:
-    """Whether this is a norm that may write its running statistics: PyTorch's schema does not say that it does."""
+    """Tell whether a norm may write its running statistics: PyTorch's schema does not say that it does."""
     schema = op.schema
     if op.overload != "aten.batch_norm" or schema is None or len(op.operands) != len(schema.arguments):
         return False

@@ -24,7 +24,7 @@ def _scatter(name: str) -> Inverse:
 
 
 def _again(t: TorchEmitter, whole: SSAValue, step: Step, part: SSAValue) -> SSAValue:
-    """The view op is its own inverse."""
+    """Apply the view op once more: it is its own inverse."""
     return t.op(step.name, (part, *step.operands), (whole.type,))[0]
 
 
@@ -40,7 +40,7 @@ def _reshape(t: TorchEmitter, whole: SSAValue, step: Step, part: SSAValue) -> SS
 
 
 def sizes(t: TorchEmitter, whole: SSAValue) -> SSAValue:
-    """The sizes of a tensor as a list."""
+    """List the sizes of a tensor."""
     assert isinstance(whole.type, TensorType)
     if whole.type.shape is None:
         raise Unsupported("a write through a view of a tensor whose rank is not known")
@@ -115,7 +115,7 @@ CASTS = frozenset(name for name, inverse in INVERSES.items() if name.startswith(
 
 
 def put_back(t: TorchEmitter, whole: SSAValue, step: Step, part: SSAValue) -> SSAValue:
-    """The whole with a part replaced."""
+    """Replace the part of `whole` that the view op `step` shows by `part`."""
     inverse = INVERSES.get(step.name)
     if inverse is None:
         raise Unsupported(
@@ -126,7 +126,7 @@ def put_back(t: TorchEmitter, whole: SSAValue, step: Step, part: SSAValue) -> SS
 
 
 def keeps_contiguous(step: Step) -> bool:
-    """Whether the view of a contiguous tensor is contiguous."""
+    """Tell whether the view of a contiguous tensor is contiguous."""
     if step.name in RESHAPES or INVERSES.get(step.name) is _whole:
         return True
     if step.name in ("aten.select.int", "aten.slice.Tensor"):
@@ -136,5 +136,5 @@ def keeps_contiguous(step: Step) -> bool:
 
 
 def is_constant(value: Any) -> bool:
-    """Whether what `python_value` gives is known at compile time."""
+    """Tell whether what `python_value` gives is known at compile time."""
     return all(map(is_constant, value)) if isinstance(value, list) else not isinstance(value, SSAValue)

@@ -111,7 +111,7 @@ def some_element(e: Evaluation, op: TorchOp, values: Sequence[Any]) -> None:
 
 
 def tensors_in(value: Any) -> Iterator[View]:
-    """The tensors that a value holds."""
+    """List the tensors that a value holds."""
     if isinstance(value, View):
         yield value
     elif isinstance(value, Tuple):

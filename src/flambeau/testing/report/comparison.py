@@ -30,7 +30,7 @@ SLOWER = 1.5
 
 
 def compare_runs(before: Run, after: Run) -> Comparison:
-    """What changed from one run to the next."""
+    """Compare two runs: which results are new, gone, better, worse, slower, or fail otherwise."""
     found = Comparison()
     old = {r.key: r for r in before.results}
     new = {r.key: r for r in after.results}
@@ -54,12 +54,12 @@ def _passes(result: Result) -> bool:
 
 
 def _slowdown(was: Result, now: Result) -> float:
-    """How much slower a model runs than before, each relative to eager on its own machine."""
+    """Compute how much slower a model runs than before, each relative to eager on its own machine; 0 if unknown."""
     a, b = relative_time(was), relative_time(now)
     return b / a if a and b else 0.0
 
 
 def relative_time(result: Result) -> float | None:
-    """The run time of a model as a multiple of eager's; None if it was not measured."""
+    """Return the run time of a model as a multiple of eager's; None if it was not measured."""
     run, eager = result.timings.get("run again"), result.timings.get("eager again")
     return run / eager if run and eager else None

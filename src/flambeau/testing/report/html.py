@@ -31,7 +31,7 @@ def write_html(run: Run, path: Path, comparison: Comparison | None = None) -> No
 
 
 def _levels(run: Run) -> list[dict[str, Any]]:
-    """How the run stands to each level that it has cases of."""
+    """List for each level that the run has cases of the share that passes and whether that reaches it."""
     return [
         {
             "name": level.name,
@@ -60,7 +60,7 @@ def _changes(comparison: Comparison) -> list[dict[str, str]]:
 
 
 def _finite(value: Any) -> Any:
-    """With infinities and NaN as text: JSON has no words for them."""
+    """Replace infinities and NaN by text: JSON has no words for them."""
     if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
         return str(value)
     if isinstance(value, dict):

@@ -12,7 +12,7 @@ _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f]")
 
 
 def write_junit(run: Run, path: Path) -> None:
-    """A test suite for each target; XFAILs and excluded cases are skipped, an unexpected pass is a failure."""
+    """Write a test suite for each target; XFAILs and excluded cases are skipped, an unexpected pass is a failure."""
     from flambeau.engines.cache import write_atomically
 
     root = ElementTree.Element("testsuites", name=f"flambeau cts on {run.about['backend']}")

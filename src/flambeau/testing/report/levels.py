@@ -20,7 +20,7 @@ class Level:
     description: str
 
     def holds(self, results: Iterable[Result]) -> list[Result]:
-        """The results that this level is about: a backend is not judged by what never reached it."""
+        """Select the results that this level is about: a backend is not judged by what never reached it."""
         return [r for r in results if set(self.tags) <= set(r.tags) and r.stage not in BEFORE_THE_BACKEND]
 
 
@@ -55,7 +55,7 @@ class Standing:
 
 
 def standings(run: Run, level: Level) -> list[Standing]:
-    """How a run stands to a level on each of its targets."""
+    """Compute the share of a level's cases that pass, on each target of the run."""
     found = []
     for target in run.about["targets"]:
         part = Run(run.about, [r for r in level.holds(run.results) if r.target == target])

@@ -112,7 +112,7 @@ def _model_table(models: list[Result], targets: list[str]) -> Iterable[str]:
 
 
 def _reasons(results: list[Result], targets: list[str]) -> Iterable[str]:
-    """What is missing, by reason, the commonest first."""
+    """List what is missing, grouped by reason, the commonest first."""
     yield "## What is missing"
     yield ""
     for target in targets:
@@ -131,5 +131,5 @@ def _reasons(results: list[Result], targets: list[str]) -> Iterable[str]:
 
 
 def _escaped(text: str) -> str:
-    """As Markdown prints it literally."""
+    """Quote text so that Markdown prints it literally."""
     return f"`{text.replace('`', chr(39)).replace('|', '/')}`"

@@ -11,6 +11,7 @@ SUITES = {
     "ops": "PyTorch's own op database: every op with the samples that PyTorch tests it with",
     "edge": "NaN, infinities, signed zeros, ties, empty dims, integer extremes, negative indices, f16 sums",
     "dynamic": "the op database again, with every dim dynamic, run at other sizes",
+    "gradients": "the op database again: the gradients of every op that has some",
     "shapes": "attention, matrix products, convolutions, norms and softmax at all small sizes, static and dynamic",
     "models": "architectures from transformers' configurations and hand-written ones, with random weights",
 }

@@ -65,7 +65,7 @@ class Contraction(nn.Module):
         self.after = random.choice(sorted(AFTER)) if self.result else "as it is"
 
     def _order(self, letters: str) -> str:
-        """The usual order of the dims or, half the time, another."""
+        """Return the dims in the usual order or, half the time, in another."""
         return letters if self.random.random() < 0.5 else "".join(self.random.sample(letters, len(letters)))
 
     def __str__(self) -> str:
@@ -76,7 +76,7 @@ class Contraction(nn.Module):
         return AFTER[self.after](product)
 
     def calls(self, dtype: torch.dtype) -> Iterator[Call]:
-        """Tensors of the sizes that the program is compiled for, and of others if it leaves sizes open."""
+        """Yield calls with the sizes that the program is compiled for, and with others if it leaves sizes open."""
         for i in range(8 if self.open else 1):
             others = {letter: self.random.choice(SIZES) for letter in self.open} if i else {}
             sizes = {**self.known, **others}
@@ -91,6 +91,6 @@ class Contraction(nn.Module):
 
 
 def contraction(seed: int, dtype: torch.dtype) -> list[Sample]:
-    """The sample that a seed stands for."""
+    """Make the sample that a seed stands for."""
     module = Contraction(seed)
     return [Sample(module, list(module.calls(dtype)), module.dynamic_shapes(), label=str(module), rounding=True)]

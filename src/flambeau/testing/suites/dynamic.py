@@ -11,7 +11,7 @@ from flambeau.testing.suites.ops import entries, suite_of
 
 
 def make(dtypes: Iterable[str]) -> Suite:
-    """A case for each entry and dtype."""
+    """Make a case for each entry and dtype."""
     return suite_of("dynamic", entries(), dtypes, _dynamic)
 
 

@@ -25,13 +25,13 @@ COMPLEX = (0, 1, -1, 1j, -1j, 1 + 1j, -1.5 + 0.5j, 0.25 - 2j, 3 + 4j)
 
 
 def extremes_of(dtype: torch.dtype) -> torch.Tensor:
-    """The greatest, the least and the smallest floats of a dtype."""
+    """List the greatest, the least and the smallest normal floats of a dtype, and its epsilon."""
     info = torch.finfo(dtype)
     return torch.tensor([info.max, info.min, info.tiny, info.eps], dtype=dtype)
 
 
 def values(dtype: torch.dtype) -> torch.Tensor:
-    """The special values of a dtype."""
+    """List the special values of a dtype."""
     if dtype is torch.bool:
         return torch.tensor([False, True])
     if dtype.is_complex:
@@ -44,7 +44,7 @@ def values(dtype: torch.dtype) -> torch.Tensor:
 
 
 def tame(dtype: torch.dtype) -> torch.Tensor:
-    """Values that are safe to divide by and to raise to."""
+    """List values that are safe as divisors and exponents."""
     return torch.tensor([True, True] if dtype is torch.bool else [1, 2, 3, 5], dtype=dtype)
 
 
@@ -61,7 +61,7 @@ ORDERING = frozenset(
 
 
 def make(dtypes: Iterable[str]) -> Suite:
-    """A case for each op and dtype."""
+    """Make a case for each op and dtype."""
     suite = Suite("edge")
     wanted = {name: getattr(torch, name) for name in dtypes}
     for info in entries():
@@ -98,7 +98,7 @@ def _kind(dtype: torch.dtype) -> str:
 
 
 def _accepted(maker: Callable[[Any, torch.dtype], Iterable[Sample]], info: Any, dtype: torch.dtype) -> list[Sample]:
-    """The samples that PyTorch takes."""
+    """Keep the samples that PyTorch does not refuse."""
     kept = []
     for sample in maker(info, dtype):
         try:
@@ -110,12 +110,12 @@ def _accepted(maker: Callable[[Any, torch.dtype], Iterable[Sample]], info: Any, 
 
 
 def pointwise(op: Any, args: tuple[Any, ...], **kwargs: Any) -> Sample:
-    """A sample of an op that does the same to each element."""
+    """Make a sample of an op that does the same to each element."""
     return replace(sample_of(op, args, kwargs), pointwise=True)
 
 
 def _ordinary(dtype: torch.dtype) -> torch.Tensor:
-    """The special values but for the extremes of floats, which are cases of their own."""
+    """List the special values but for the extremes of floats, which are cases of their own."""
     return torch.tensor(FLOATS, dtype=dtype) if dtype.is_floating_point else values(dtype)
 
 
@@ -136,7 +136,7 @@ def _unary_extremes(info: Any, dtype: torch.dtype) -> Iterator[Sample]:
 
 
 def _left(name: str, numbers: torch.Tensor) -> torch.Tensor:
-    """Without the numbers for which PyTorch itself has no answer."""
+    """Drop the numbers for which PyTorch itself has no answer."""
     if "polynomial" not in name or not numbers.is_floating_point():
         return numbers
     # Of NaN it gives what lies in memory; of this one its f32 and its f64 have but three digits in common.
@@ -144,7 +144,7 @@ def _left(name: str, numbers: torch.Tensor) -> torch.Tensor:
 
 
 def _right(name: str, numbers: torch.Tensor) -> torch.Tensor:
-    """Without the numbers for which PyTorch takes minutes: two thousand million turns of a loop for each element."""
+    """Drop the numbers for which PyTorch loops two thousand million times for each element."""
     is_long = ("laguerre" in name or "legendre" in name) and _kind(numbers.dtype) == "int"
     return numbers[numbers.abs() < 1000] if is_long else numbers
 
@@ -194,7 +194,7 @@ MAKERS: dict[str, tuple[Callable[[Any, torch.dtype], Iterator[Sample]], ...]] = 
 
 
 def _special_rows(dtype: torch.dtype) -> torch.Tensor:
-    """Rows with a NaN in each place, with both infinities, with ties, with signed zeros, with extremes."""
+    """Make rows with a NaN in each place, with both infinities, with ties, with signed zeros, with extremes."""
     if dtype.is_floating_point:
         info = torch.finfo(dtype)
         rows = [
@@ -214,13 +214,13 @@ def _special_rows(dtype: torch.dtype) -> torch.Tensor:
 
 
 def _ordinary_rows(dtype: torch.dtype) -> torch.Tensor:
-    """These rows but for the extremes of floats, whose sum depends on the order in which it is taken."""
+    """Make these rows without the extremes of floats, whose sum depends on the order of summation."""
     rows = _special_rows(dtype)
     return rows[:-1] if dtype.is_floating_point else rows
 
 
 def _of(function: Callable[..., Any], *rows: Sequence[Any]) -> Callable[[torch.dtype], Iterator[Sample]]:
-    """Samples of a function; each row is the arguments, with `values` and the like for tensors of the dtype."""
+    """Make samples of a function; each row is the arguments, with `values` and the like for tensors of the dtype."""
 
     def build(dtype: torch.dtype) -> Iterator[Sample]:
         for row in rows:

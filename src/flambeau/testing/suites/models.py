@@ -10,7 +10,7 @@ from flambeau.testing.zoo import ZOO, ZooModel
 
 
 def make(dtypes: Iterable[str]) -> Suite:
-    """A case for each model; they are all in f32."""
+    """Make a case for each model; they are all in f32."""
     suite = Suite("models")
     for model in ZOO.values():
         tolerance = (model.tolerance, 0.0)

@@ -51,7 +51,7 @@ class SampleModule(torch.nn.Module):
 
 
 def sample_of(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sample:
-    """A sample that calls `op`; `args` and `kwargs` may hold tensors anywhere."""
+    """Make a sample that calls `op`; `args` and `kwargs` may hold tensors anywhere."""
     leaves, spec = tree_flatten((args, kwargs))
     tensors = tuple(x.detach() for x in leaves if isinstance(x, torch.Tensor))
     label = ", ".join([*map(_shown, args), *(f"{k}={_shown(v)}" for k, v in kwargs.items())])
@@ -68,19 +68,19 @@ def _shown(value: Any) -> str:
 
 
 def entries() -> list[Any]:
-    """PyTorch's database."""
+    """List PyTorch's database of ops, its OpInfos."""
     from torch.testing._internal.common_methods_invocations import op_db
 
     return list(op_db)
 
 
 def make(dtypes: Iterable[str]) -> Suite:
-    """A case for each entry and each of these dtypes that the entry declares."""
+    """Make a case for each entry and each of these dtypes that the entry declares."""
     return suite_of("ops", entries(), dtypes, lambda sample: sample)
 
 
 def suite_of(name: str, infos: Iterable[Any], dtypes: Iterable[str], change: Any) -> Suite:
-    """A suite of entries of the database; `change` is applied to each sample."""
+    """Make a suite of entries of the database; `change` is applied to each sample."""
     suite = Suite(name)
     core = {op.split(".")[1] for op in registry.snapshot().tags["core"]}
     for info in infos:
@@ -110,7 +110,7 @@ def _samples(info: Any, dtype: torch.dtype, change: Any) -> list[Sample]:
 
 
 def chosen(info: Any, dtype: torch.dtype) -> Iterator[Any]:
-    """The first samples of an entry, and the largest of those that follow."""
+    """Yield the first samples of an entry, and the largest of those that follow."""
     samples = islice(info.sample_inputs("cpu", dtype, requires_grad=False), LOOK_AT)
     first = list(islice(samples, FIRST.get(str(dtype).removeprefix("torch."), 1)))
     yield from first
@@ -133,7 +133,7 @@ _FAMILIES = {
 
 
 def family_of(info: Any) -> str:
-    """The family that an entry is reported under."""
+    """Return the family that an entry is reported under."""
     prefix = info.name.rpartition(".")[0]
     if prefix in ("nn.functional", "linalg", "fft", "special", "signal.windows", "masked"):
         return "nn" if prefix == "nn.functional" else prefix.partition(".")[0]

@@ -33,7 +33,7 @@ TOLERANCES = {"float32": 1e-4, "float16": 6e-3, "bfloat16": 5e-2}
 
 
 def make(dtypes: Iterable[str]) -> Suite:
-    """All blocks in each of the float dtypes."""
+    """Make a case for each block and float dtype."""
     suite = Suite("shapes")
     for name in dtypes:
         if name not in FLOATS:
@@ -337,7 +337,7 @@ class Fold(nn.Module):
         self.again = random.choice((None, *sorted(JOINS)))
 
     def _shape(self, sizes: list[int]) -> tuple[int, ...]:
-        """Some of the sizes, some of them 1."""
+        """Draw a shape that broadcasts to `sizes`: some sizes are 1, leading ones may be missing."""
         given = [n if self.random.random() < 0.6 else 1 for n in sizes]
         return tuple(given[self.random.choice((0, 0, 0, 1)) :]) or (1,)
 

@@ -14,12 +14,12 @@ VOCABULARY = 64
 
 
 def ids(*shape: int) -> Tensor:
-    """Random words of the vocabulary."""
+    """Draw random words of the vocabulary."""
     return torch.randint(0, VOCABULARY, shape)
 
 
 def image(channels: int = 3, side: int = 16) -> Tensor:
-    """A batch of random images."""
+    """Draw a batch of random images."""
     return torch.randn(BATCH, channels, side, side)
 
 

@@ -27,7 +27,7 @@ def _ids(*shape: int) -> Tensor:
 
 
 def _mask(batch: int, length: int) -> Tensor:
-    """All rows but the first end in one padding token."""
+    """Make an attention mask: all rows but the first end in one padding token."""
     import torch
 
     mask = torch.ones(batch, length, dtype=torch.int64)
@@ -40,12 +40,12 @@ def ids(length: int = 8) -> Maker:
 
 
 def tokens(length: int = 8) -> Maker:
-    """Ids with a mask."""
+    """Make ids with a mask."""
     return lambda config: {"input_ids": _ids(BATCH, length), "attention_mask": _mask(BATCH, length)}
 
 
 def boxed_tokens(length: int = 8) -> Maker:
-    """Tokens of a page, each with the box where it stands."""
+    """Make tokens of a page, each with its bounding box."""
 
     def make(config: Any) -> Inputs:
         import torch
@@ -62,7 +62,7 @@ def seq2seq(length: int = 8, decoded: int = 6) -> Maker:
 
 
 def cached_ids(past: int = 5, length: int = 1) -> Maker:
-    """The next tokens, and a cache of the ones before."""
+    """Make the next tokens, and a cache of the ones before."""
 
     def make(config: Any) -> Inputs:
         import torch
@@ -79,7 +79,7 @@ def cached_ids(past: int = 5, length: int = 1) -> Maker:
 
 
 def tensors(**shapes: tuple[int, ...]) -> Maker:
-    """Arguments of normally distributed numbers, by name; the batch is put in front of the shapes."""
+    """Draw arguments from the normal distribution, by name; the batch is put in front of the shapes."""
 
     def make(config: Any) -> Inputs:
         import torch
@@ -102,7 +102,7 @@ def audio(samples: int = 400) -> Maker:
 
 
 def both(*makers: Maker) -> Maker:
-    """The arguments of several kinds."""
+    """Join the arguments of several makers."""
 
     def make(config: Any) -> Inputs:
         inputs: Inputs = {}
@@ -114,12 +114,12 @@ def both(*makers: Maker) -> Maker:
 
 
 def decoded(length: int = 6) -> Maker:
-    """What the decoder of a speech model has said so far."""
+    """Make the tokens that the decoder of a speech model has produced so far."""
     return lambda config: {"decoder_input_ids": _ids(BATCH, length)}
 
 
 def series(length: int = 23, horizon: int = 4) -> Maker:
-    """A history, all of it observed, and the known future of the clock."""
+    """Make a history, all of it observed, and the known future of the clock."""
 
     def make(config: Any) -> Inputs:
         import torch

@@ -48,7 +48,7 @@ class GruTagger(Handwritten):
 
 
 def _positions(length: int, width: int) -> Tensor:
-    """The sinusoids of the first transformers."""
+    """Compute the sinusoidal position encoding: sin and cos of p / 10000^(2i/width)."""
     angles = torch.arange(length)[:, None] * torch.exp(torch.arange(0, width, 2) * (-math.log(10000.0) / width))
     return torch.stack([angles.sin(), angles.cos()], -1).flatten(1)
 

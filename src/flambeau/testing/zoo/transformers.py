@@ -80,7 +80,7 @@ class Row:
 
 
 def small(config_class: Any, own: Mapping[str, Any]) -> Any:
-    """A configuration scaled down; `own` says more about it, and about the configurations in it."""
+    """Scale a configuration down; `own` overrides its fields, and those of the configurations in it."""
     from transformers import CONFIG_MAPPING
 
     default = config_class()
@@ -118,7 +118,7 @@ def models() -> Iterator[ZooModel]:
 
 
 def _stages(stages: int = 2, **more: Any) -> dict[str, Any]:
-    """Of what a vision model has for each stage: two stages, narrow and shallow."""
+    """Configure a vision model with few stages, narrow and shallow."""
     return {"hidden_sizes": [16, 32, 32, 32][:stages], "depths": [1] * stages, **more}
 
 

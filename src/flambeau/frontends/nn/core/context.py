@@ -16,7 +16,7 @@ _dtype_here: ContextVar[str | None] = ContextVar("dtype", default=None)
 
 
 def current() -> Tracer:
-    """The program that is being built; RuntimeError if there is none."""
+    """Return the tracer of the program that is being built; RuntimeError if there is none."""
     tracer = _tracer.get()
     if tracer is None:
         raise RuntimeError(
@@ -56,7 +56,7 @@ def set_default_dtype(dtype: Any) -> None:
 
 @contextmanager
 def default_dtype(dtype: Any) -> Iterator[None]:
-    """The same for the length of a `with` block."""
+    """Set the dtype of new floats for the length of a `with` block."""
     token = _dtype_here.set(_float_name(dtype))
     try:
         yield

@@ -8,13 +8,11 @@ import numpy as np
 
 from flambeau.frontends.nn.core import context, values
 from flambeau.frontends.nn.core.values import Tensor
-
-END = (1 << 63) - 1
-"""The end of a slice without one."""
+from flambeau.ir.dtypes import INT64_MAX
 
 
 def get(x: Tensor, index: Any) -> Tensor:
-    """`x[index]`."""
+    """Read `x[index]`: views for numbers and slices, then `aten.index` for tensors."""
     view, indices = _view(x, index)
     if not any(i is not None for i in indices):
         return context.current().wrap(view.ssa) if view is x else view
@@ -22,7 +20,7 @@ def get(x: Tensor, index: Any) -> Tensor:
 
 
 def put(x: Tensor, index: Any, value: Any) -> None:
-    """`x[index] = value`."""
+    """Write `x[index] = value`, through views of x and `fill_`, `copy_` or `index_put_`."""
     view, indices = _view(x, index)
     if not isinstance(value, Tensor):
         value = _literal(value, x)
@@ -52,7 +50,7 @@ def _literal(value: Any, like: Tensor) -> Tensor:
 
 
 def _view(x: Tensor, index: Any) -> tuple[Tensor, list[Tensor | None]]:
-    """What the numbers, slices and None of an index select, and the tensors that remain, one for each dim or None."""
+    """Apply the numbers, slices and None of an index; return that view and its index tensors, None for other dims."""
     items = list(index) if isinstance(index, tuple) else [index]
     if isinstance(index, list) and not values.is_literal(index):
         items = index
@@ -106,7 +104,7 @@ def _view(x: Tensor, index: Any) -> tuple[Tensor, list[Tensor | None]]:
 
 
 def _as_tensor(item: Any) -> Any:
-    """Lists and arrays as tensors."""
+    """Convert lists and arrays of an index to tensors."""
     if isinstance(item, np.ndarray) or (isinstance(item, (list, tuple)) and values.is_literal(item)):
         array = np.asarray(item)
         return _literal_index(array if array.dtype.kind == "b" else array.astype(np.int64))
@@ -126,12 +124,12 @@ def _dims_of(item: Any) -> int:
 
 
 def _sliced(x: Tensor, dim: int, item: slice, bare: bool) -> Tensor:
-    """A slice; PyTorch leaves out one that takes all, but for `x[:]`."""
+    """Slice a dim; as in PyTorch, a slice that takes all emits no op, except for a bare `x[:]`."""
     step = 1 if item.step is None else item.step
     if isinstance(step, int) and step <= 0:
         raise ValueError("the step of a slice must be positive: use flip for the other direction")
     start = 0 if item.start is None else item.start
     if not bare and isinstance(start, int) and start == 0 and item.stop is None and isinstance(step, int) and step == 1:
         return x
-    found: Tensor = _op("slice", x, dim, start, END if item.stop is None else item.stop, step)
+    found: Tensor = _op("slice", x, dim, start, INT64_MAX if item.stop is None else item.stop, step)
     return found

@@ -42,7 +42,7 @@ class Module:
     # --- Calling ---
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """What the module computes."""
+        """Compute the module's result; subclasses override this."""
         raise NotImplementedError(f"{type(self).__name__} has no forward()")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -124,7 +124,7 @@ class Module:
     # --- Walking ---
 
     def named_modules(self, prefix: str = "") -> Iterator[tuple[str, Module]]:
-        """This module and all below it, each once, with their paths."""
+        """Yield this module and all below it, each once, with their paths."""
         seen: set[int] = set()
 
         def walk(module: Module, path: str) -> Iterator[tuple[str, Module]]:
@@ -156,21 +156,21 @@ class Module:
                     yield (f"{path}.{name}" if path else name), value
 
     def named_parameters(self, prefix: str = "", recurse: bool = True) -> Iterator[tuple[str, Parameter]]:
-        """Parameters with their paths; one that is shared comes once."""
+        """Yield parameters with their paths; one that is shared comes once."""
         return self._named("_parameters", prefix, recurse, False)
 
     def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
         return (p for _, p in self.named_parameters(recurse=recurse))
 
     def named_buffers(self, prefix: str = "", recurse: bool = True) -> Iterator[tuple[str, Buffer]]:
-        """Buffers with their paths; one that is shared comes once."""
+        """Yield buffers with their paths; one that is shared comes once."""
         return self._named("_buffers", prefix, recurse, False)
 
     def buffers(self, recurse: bool = True) -> Iterator[Buffer]:
         return (b for _, b in self.named_buffers(recurse=recurse))
 
     def get_submodule(self, path: str) -> Module:
-        """The module at a path such as `encoder.0`."""
+        """Return the module at a path such as `encoder.0`."""
         module: Any = self
         for name in path.split(".") if path else ():
             module = module._modules[name]
@@ -186,17 +186,17 @@ class Module:
     # --- Modes ---
 
     def train(self, mode: bool = True) -> Self:
-        """Training mode: dropout drops, batch norms use the batch's statistics."""
+        """Set training mode: dropout drops, batch norms use the batch's statistics."""
         for module in self.modules():
             object.__setattr__(module, "training", mode)
         return self
 
     def eval(self) -> Self:
-        """Inference mode."""
+        """Set inference mode."""
         return self.train(False)
 
     def requires_grad_(self, requires_grad: bool = True) -> Self:
-        """Nothing: programs are built without autograd."""
+        """Return the module unchanged: programs are built without autograd."""
         return self
 
     def to(self, dtype: Any) -> Self:
@@ -224,7 +224,7 @@ class Module:
     # --- State ---
 
     def state_dict(self, prefix: str = "") -> dict[str, np.ndarray[Any, Any]]:
-        """Names to the arrays of parameters and persistent buffers, under PyTorch's names. Nothing is copied."""
+        """Map PyTorch's names to the arrays of parameters and persistent buffers. Nothing is copied."""
         return {name: value.data for name, value in self._state(prefix)}
 
     def _state(self, prefix: str = "") -> Iterator[tuple[str, StoredTensor]]:
@@ -270,7 +270,7 @@ class Module:
     # --- Text ---
 
     def extra_repr(self) -> str:
-        """What stands in the parentheses of the module's text."""
+        """Return what stands in the parentheses of the module's `repr`."""
         return ""
 
     def _get_name(self) -> str:
@@ -290,7 +290,7 @@ class Module:
 
 
 def _array(value: Any) -> np.ndarray[Any, Any]:
-    """An array, a stored tensor, or a torch tensor whose memory is shared."""
+    """Return the numpy array of an array-like, a stored tensor, or a torch tensor, sharing memory where possible."""
     if isinstance(value, StoredTensor):
         return value.data
     if hasattr(value, "detach"):
@@ -303,7 +303,21 @@ def _array(value: Any) -> np.ndarray[Any, Any]:
 # --- Containers ---
 
 
-class Sequential(Module):
+class _Numbered(Module):
+    """What modules in an order have in common: their names are numbers."""
+
+    def append(self, module: Module) -> Self:
+        self.register_module(str(len(self)), module)
+        return self
+
+    def __len__(self) -> int:
+        return len(self._modules)
+
+    def __iter__(self) -> Iterator[Module]:
+        return self.children()
+
+
+class Sequential(_Numbered):
     """Modules, each called on what the one before it gives."""
 
     def __init__(self, *modules: Any) -> None:
@@ -320,16 +334,6 @@ class Sequential(Module):
             x = module(x)
         return x
 
-    def append(self, module: Module) -> Self:
-        self.register_module(str(len(self)), module)
-        return self
-
-    def __len__(self) -> int:
-        return len(self._modules)
-
-    def __iter__(self) -> Iterator[Module]:
-        return self.children()
-
     def __getitem__(self, index: int | slice) -> Any:
         items = list(self._modules.items())
         if isinstance(index, slice):
@@ -337,27 +341,17 @@ class Sequential(Module):
         return items[index][1]
 
 
-class ModuleList(Module):
+class ModuleList(_Numbered):
     """A list of modules."""
 
     def __init__(self, modules: Iterable[Module] = ()) -> None:
         super().__init__()
         self.extend(modules)
 
-    def append(self, module: Module) -> Self:
-        self.register_module(str(len(self)), module)
-        return self
-
     def extend(self, modules: Iterable[Module]) -> Self:
         for module in modules:
             self.append(module)
         return self
-
-    def __len__(self) -> int:
-        return len(self._modules)
-
-    def __iter__(self) -> Iterator[Module]:
-        return self.children()
 
     def __getitem__(self, index: int | slice) -> Any:
         items = list(self.children())

@@ -12,7 +12,8 @@ from functools import cache
 from typing import Any
 
 from flambeau.dialects.torch import registry
-from flambeau.dialects.torch.schema import MEMORY_FORMATS, REQUIRED, Schema, SchemaType
+from flambeau.dialects.torch.enums import MEMORY_FORMATS
+from flambeau.dialects.torch.schema import REQUIRED, Schema, SchemaType
 from flambeau.frontends.nn.core import context, overloads, values
 
 _ANNOTATIONS = {
@@ -22,7 +23,7 @@ _ANNOTATIONS = {
 
 
 def annotation(type_: SchemaType) -> str:
-    """The type of a parameter as one annotates it."""
+    """Write the Python annotation of a schema's parameter type."""
     base = _ANNOTATIONS.get(type_.base, "Any")
     if type_.is_list:
         inner = f"{base} | None" if type_.elements_optional else base
@@ -31,7 +32,7 @@ def annotation(type_: SchemaType) -> str:
 
 
 def result_annotation(schema: Schema) -> str:
-    """The type of what an op gives."""
+    """Write the Python annotation of an op's result."""
     types = [f"tuple[{_ANNOTATIONS.get(r.type.base, 'Any')}, ...]" if r.type.is_list else annotation(r.type)
              for r in schema.returns]  # fmt: skip
     if not types:
@@ -40,7 +41,7 @@ def result_annotation(schema: Schema) -> str:
 
 
 def parameters(schema: Schema, method: bool = False) -> list[inspect.Parameter]:
-    """The parameters of an overload. Where a default would stand before a parameter without one, there is none."""
+    """List an overload's parameters. A default that would precede a parameter without one is dropped."""
     found = []
     for argument in schema.arguments:
         if method and argument.name == "self":
@@ -136,12 +137,12 @@ _FAMILIES = {name: Family(f"{name}_") for name in ("linalg", "fft", "special")}
 
 @cache
 def operator(name: str) -> Operator | None:
-    """The ATen operator of this name; None if there is none."""
+    """Return the ATen operator of this name; None if there is none."""
     return Operator(f"aten.{name}") if overloads.candidates(f"aten.{name}") else None
 
 
 def function(name: str) -> Any:
-    """What `flambeau.ops` has under this name; AttributeError if nothing."""
+    """Return what `flambeau.ops` has under this name; AttributeError if nothing."""
     from flambeau.frontends.nn.core.python_functions import FUNCTIONS
     from flambeau.ir import dtypes
 
@@ -160,7 +161,7 @@ def function(name: str) -> Any:
 
 
 def method(name: str) -> Any:
-    """The method of tensors of this name; None if there is none."""
+    """Return the tensor method of this name; None if there is none."""
     from flambeau.frontends.nn.core.python_functions import METHODS
 
     if name in METHODS:
@@ -171,7 +172,7 @@ def method(name: str) -> Any:
 
 @cache
 def function_names() -> tuple[str, ...]:
-    """The names in `flambeau.ops`, but for those that PyTorch hides."""
+    """List the names in `flambeau.ops`, without those that PyTorch hides."""
     from flambeau.frontends.nn.core.python_functions import FUNCTIONS
 
     names = {n.split(".")[1] for n in registry.snapshot().declarations if n.startswith("aten.")}
@@ -181,7 +182,7 @@ def function_names() -> tuple[str, ...]:
 
 @cache
 def method_names() -> tuple[str, ...]:
-    """The methods of tensors, but for those that PyTorch hides."""
+    """List the names of tensor methods, without those that PyTorch hides."""
     from flambeau.frontends.nn.core.python_functions import METHODS
 
     operators = (n for n in function_names() if method(n) is not None)

@@ -56,7 +56,7 @@ _SPELLINGS = (
 
 @cache
 def candidates(base: str) -> tuple[Schema, ...]:
-    """The overloads of `aten.add` that a Python call can mean, in the order in which they are tried."""
+    """List the overloads of `aten.add` that a Python call can mean, in the order in which they are tried."""
     hidden = registry.snapshot().jit_only | _UNREACHABLE
     found = [s for s in registry.overloads(base) if s.name not in hidden and "Dimname" not in s.text]
     found = [s for s in found if not s.is_vararg and not _has_stream(s)]
@@ -74,7 +74,7 @@ def _has_stream(schema: Schema) -> bool:
 
 
 def is_out(schema: Schema) -> bool:
-    """Whether an overload writes its result to a tensor that it is given as `out`."""
+    """Tell whether an overload writes its result to a tensor that it is given as `out`."""
     return any(a.kwarg_only and a.alias is not None and a.alias.is_write for a in schema.arguments)
 
 
@@ -86,7 +86,7 @@ def _spelling(schema: Schema) -> str:
 
 
 def _yields(schema: Schema, other: Schema) -> bool:
-    """Whether each parameter is the same or more special, so that the other one is tried first."""
+    """Tell whether `other` is tried first: each of its parameters equals ours or is more special."""
     mine = [a.type for a in schema.arguments if not a.kwarg_only]
     theirs = [a.type for a in other.arguments if not a.kwarg_only]
     if len(mine) != len(theirs) or mine == theirs:
@@ -121,7 +121,7 @@ _WORDS = {
 
 
 def accepts(type_: SchemaType, value: Any, numbers: bool = False, literals: bool = False) -> bool:
-    """Whether a value goes for a parameter. `numbers` go as tensors if asked; so do lists as `literals`."""
+    """Tell whether a value fits a parameter. Tensors may be `numbers`, or nested lists as `literals`, if allowed."""
     if value is None:
         return type_.is_optional
     if isinstance(value, values.TypedValue):
@@ -151,7 +151,7 @@ def accepts(type_: SchemaType, value: Any, numbers: bool = False, literals: bool
 
 
 def describe(type_: SchemaType) -> str:
-    """A parameter's type in words, for error messages."""
+    """Describe a parameter's type in words, for error messages."""
     word = _WORDS.get(type_.base, type_.base)
     if type_.is_list:
         word = f"list of {word}" + (" or None" if type_.elements_optional else "")
@@ -163,7 +163,7 @@ def describe(type_: SchemaType) -> str:
 
 
 def kind_of(value: Any) -> str:
-    """What a caller passed, in words."""
+    """Describe what a caller passed in words, for error messages."""
     if isinstance(value, (list, tuple)):
         inner = ", ".join(dict.fromkeys(kind_of(v) for v in value))
         return f"{type(value).__name__} of {inner}" if inner else f"empty {type(value).__name__}"
@@ -183,7 +183,7 @@ class Mismatch:
 def bind(
     schema: Schema, receiver: Any, args: Sequence[Any], kwargs: dict[str, Any], literals: bool = False
 ) -> list[Any] | Mismatch:
-    """The arguments in the schema's order, with defaults, or why they do not fit.
+    """Bind a call to a schema: return its arguments in order, with defaults, or a Mismatch that says why not.
 
     `receiver` is what the method is called on; None for a function.
     """
@@ -217,7 +217,7 @@ def bind(
 
 
 def _default(schema: Schema, argument: Argument) -> Any:
-    """What PyTorch passes for an argument that is not given: it is explicit about where new tensors are."""
+    """Return what PyTorch passes for an argument that is not given: new tensors are explicitly on the CPU."""
     if argument.name == "pin_memory" and argument.default is None:
         return False
     if argument.name == "device" and argument.default is None and not any(a.type.is_tensor for a in schema.arguments):
@@ -241,7 +241,7 @@ def _takes_many(positional: Sequence[Argument]) -> bool:
 
 
 def _spread(argument: Argument, value: Any) -> Any:
-    """One value for a list of known size stands for all of them."""
+    """Repeat a single value for a list of known size; turn an array of numbers into a list."""
     if not argument.type.is_list or value is None:
         return value
     if isinstance(value, np.ndarray) and not argument.type.is_tensor:
@@ -252,7 +252,7 @@ def _spread(argument: Argument, value: Any) -> Any:
 
 
 def choose(base: str, receiver: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Schema, list[Any]]:
-    """The overload that a call means, with its arguments in order; TypeError if there is none."""
+    """Choose the overload that a call means; return it with its arguments in order, or raise TypeError."""
     schemas = candidates(base)
     refusals: list[tuple[Schema, str]] = []
     for literals in (False, True):

@@ -69,7 +69,7 @@ def trace_function(
 
 
 def _as_spec(array: np.ndarray[Any, Any]) -> TensorSpec:
-    """The type of an example."""
+    """Return the shape and dtype of an example; TypeError for a dtype without counterpart."""
     dtype = dtype_of(array)
     if dtype is None:
         raise TypeError(f"an array of {array.dtype} has no counterpart in programs: convert it to a standard dtype")
@@ -81,7 +81,7 @@ def _is_spec(leaf: Any) -> bool:
 
 
 def add_argument(traced: Traced, spec: Any, name: str) -> Any:
-    """A further argument of the function, as a value."""
+    """Append an argument of this type to the function and return it as a value."""
     type_ = vtensor(spec.shape, spec.dtype.torch_type) if isinstance(spec, TensorSpec) else _NUMBERS[spec]
     value = traced.block.insert_arg(type_, len(traced.block.args))
     value.name_hint = name
@@ -90,7 +90,7 @@ def add_argument(traced: Traced, spec: Any, name: str) -> Any:
 
 
 def _paths(function: Callable[..., Any], tree: Tree) -> list[str]:
-    """A name for each leaf of the arguments, from the parameters of the function."""
+    """Name each leaf of the arguments after the function's parameters."""
     target = function.forward if isinstance(function, Module) else function
     positional, named = tree.parts
     names: list[str] = []

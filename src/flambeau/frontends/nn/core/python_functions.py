@@ -21,24 +21,24 @@ METHODS: dict[str, Callable[..., Any]] = {}
 
 
 def function(f: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorator: a function of `flambeau.ops`."""
+    """Register a function of `flambeau.ops` (decorator)."""
     FUNCTIONS[f.__name__.rstrip("_")] = f
     return f
 
 
 def method(f: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorator: a method of tensors."""
+    """Register a method of tensors (decorator)."""
     METHODS[f.__name__.rstrip("_")] = f
     return f
 
 
 def both(f: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorator: a function and a method."""
+    """Register a function that is also a method (decorator)."""
     return function(method(f))
 
 
 def aten(name: str, *args: Any, **kwargs: Any) -> Any:
-    """The ATen operator of this name."""
+    """Call the ATen operator of this name."""
     return context.current().invoke(f"aten.{name}", None, args, kwargs)
 
 
@@ -47,7 +47,7 @@ def aten(name: str, *args: Any, **kwargs: Any) -> Any:
 
 @function
 def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
-    """A constant tensor of numbers, nested lists of them, or a numpy array."""
+    """Make a constant tensor of numbers, nested lists of them, or a numpy array."""
     if isinstance(data, Tensor):
         return data.clone() if dtype is None else data.to(dtype)
     if isinstance(data, values.Scalar):
@@ -85,7 +85,7 @@ def _dtype(dtype: Any) -> dtypes.DType | None:
 
 
 def _creation(name: str, array: Callable[..., Any], floats: Callable[..., bool]) -> None:
-    """A function that makes a tensor from numbers.
+    """Register a function that makes a tensor from numbers.
 
     `floats` says whether it has the default dtype where none is given; ATen's own default is float32. Where tensors
     are objects, the tensor is a literal.
@@ -132,13 +132,13 @@ _creation("linspace", np.linspace, _always)
 
 @method
 def size(self: Tensor, dim: int | None = None) -> Any:
-    """The shape, or one size of it."""
+    """Return the shape, or one size of it."""
     return self.shape if dim is None else self.shape[dim]
 
 
 @method
 def dim(self: Tensor) -> int:
-    """The number of dims."""
+    """Return the rank."""
     return self.ndim
 
 
@@ -147,7 +147,7 @@ METHODS["ndimension"] = dim
 
 @both
 def numel(self: Tensor) -> Any:
-    """The number of elements."""
+    """Return the number of elements: an int if the shape is static, else a value of the program."""
     if all(d is not None for d in self.meta.shape):
         return math.prod(d for d in self.meta.shape if d is not None)
     return context.current().invoke("aten.numel", None, (self,), {})
@@ -158,31 +158,31 @@ METHODS["nelement"] = numel
 
 @both
 def is_floating_point(self: Tensor) -> bool:
-    """Whether the elements are floats."""
+    """Tell whether the elements are floats."""
     return self.dtype.is_float
 
 
 @both
 def is_complex(self: Tensor) -> bool:
-    """Whether the elements are complex numbers."""
+    """Tell whether the elements are complex numbers."""
     return self.dtype.is_complex
 
 
 @method
 def element_size(self: Tensor) -> int:
-    """Bytes of one element."""
+    """Return the size of one element in bytes."""
     return self.dtype.size
 
 
 @function
 def is_tensor(value: Any) -> bool:
-    """Whether a value is a tensor."""
+    """Tell whether a value is a tensor."""
     return isinstance(value, Tensor)
 
 
 @method
 def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """The tensor with another dtype. Programs have one device, so device names change nothing."""
+    """Cast to another dtype. Programs have one device, so device names change nothing."""
     wanted: Any = kwargs.get("dtype")
     for arg in (*args, kwargs.get("other")):
         if isinstance(arg, Tensor):
@@ -197,7 +197,7 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
 
 @method
 def type_(self: Tensor, dtype: Any = None) -> Any:
-    """The tensor with another dtype."""
+    """Cast to another dtype."""
     return to(self, dtype)
 
 
@@ -214,7 +214,7 @@ for _name, _dtype_of in {
 
 
 def _same(self: Tensor, *_: Any, **__: Any) -> Tensor:
-    """The tensor itself: what this changes in PyTorch does not exist in a program."""
+    """Return the tensor itself: what this changes in PyTorch does not exist in a program."""
     return self
 
 
@@ -224,37 +224,37 @@ for _name in ("cpu", "cuda", "requires_grad_", "pin_memory", "share_memory_", "d
 
 @method
 def is_contiguous(self: Tensor, **_: Any) -> bool:
-    """True: the contents of a value have no strides."""
+    """Return True: the contents of a value have no strides."""
     return True
 
 
 @method
 def expand_as(self: Tensor, other: Tensor) -> Tensor:
-    """The tensor in the shape of another one."""
+    """Broadcast the tensor to the shape of another one."""
     return self.expand(list(other.shape))
 
 
 @method
 def view_as(self: Tensor, other: Tensor) -> Tensor:
-    """A view in the shape of another tensor."""
+    """View the tensor in the shape of another one."""
     return self.view(list(other.shape))
 
 
 @method
 def reshape_as(self: Tensor, other: Tensor) -> Tensor:
-    """The tensor in the shape of another one."""
+    """Reshape the tensor to the shape of another one."""
     return self.reshape(list(other.shape))
 
 
 @both
 def unflatten(self: Tensor, dim: int, sizes: Sequence[Any]) -> Tensor:
-    """A dim as several."""
+    """Split a dim into several of these sizes."""
     return aten("unflatten", self, dim, list(sizes))
 
 
 @method
 def new_tensor(self: Tensor, data: Any, *, dtype: Any = None, **_: Any) -> Tensor:
-    """A constant tensor with this one's dtype."""
+    """Make a constant tensor with this one's dtype."""
     return tensor(data, dtype=dtype or self.dtype)
 
 
@@ -267,20 +267,20 @@ def _listed(tensors: Sequence[Any]) -> list[Any]:
 
 @function
 def einsum(equation: str, *operands: Any) -> Tensor:
-    """Sums of products, in Einstein's notation."""
+    """Sum products of elements, in Einstein's notation."""
     return aten("einsum", equation, _listed(operands))
 
 
 @function
 def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
-    """Coordinate grids."""
+    """Expand 1-d tensors to grids of coordinates."""
     found: tuple[Tensor, ...] = aten("meshgrid", _listed(tensors), indexing=indexing)
     return found
 
 
 @function
 def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:
-    """The tensors in the shape that all broadcast to."""
+    """Expand the tensors to the shape that all broadcast to."""
     from flambeau.infer.rules import broadcast
 
     listed = _listed(tensors)
@@ -294,7 +294,7 @@ def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:
 
 @both
 def split(self: Tensor, split_size: Any, dim: int = 0) -> tuple[Tensor, ...]:
-    """The tensor in parts: of one size, or of a list of sizes."""
+    """Split the tensor along a dim into parts of one size, or of a list of sizes."""
     if isinstance(split_size, (list, tuple)):
         found: tuple[Tensor, ...] = aten("split_with_sizes", self, list(split_size), dim)
         return found
@@ -304,7 +304,7 @@ def split(self: Tensor, split_size: Any, dim: int = 0) -> tuple[Tensor, ...]:
 
 @both
 def norm(self: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
-    """The norm of all elements, or along dims."""
+    """Compute the p-norm, Frobenius by default, of all elements or along dims."""
     dims = [dim] if isinstance(dim, int) else dim
     if p in ("fro", None):
         return aten("linalg_vector_norm", self, 2, dims, keepdim, dtype=dtype)
@@ -315,7 +315,7 @@ def norm(self: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, d
 
 @function
 def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
-    """The product summed over dims of both."""
+    """Contract two tensors: sum their product over pairs of dims."""
     if isinstance(dims, int):
         left, right = list(range(a.ndim - dims, a.ndim)), list(range(dims))
     else:
@@ -325,7 +325,7 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
 
 @function
 def broadcast_shapes(*shapes: Sequence[int]) -> values.Size:
-    """The shape that all broadcast to."""
+    """Return the shape that all shapes broadcast to."""
     from flambeau.infer.rules import broadcast
 
     return values.Size(broadcast(*shapes))
@@ -333,14 +333,14 @@ def broadcast_shapes(*shapes: Sequence[int]) -> values.Size:
 
 @both
 def nonzero(self: Tensor, *, as_tuple: bool = False) -> Any:
-    """The indices of what is not zero; their number is known when the program runs."""
+    """List the indices of elements that are not zero; their number is known at run time only."""
     found = aten("nonzero", self)
     return aten("unbind", found, 1) if as_tuple else found
 
 
 @function
 def concat(tensors: Sequence[Any], dim: int = 0) -> Tensor:
-    """PyTorch's other name for `cat`."""
+    """Concatenate; PyTorch's other name for `cat`."""
     return aten("cat", list(tensors), dim)
 
 
@@ -349,5 +349,5 @@ FUNCTIONS["concatenate"] = concat
 
 @function
 def item(x: Tensor) -> Any:
-    """The one number of a tensor, as a number of the program."""
+    """Read the one element of a tensor as a number of the program."""
     return aten("item", x)

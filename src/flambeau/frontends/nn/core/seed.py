@@ -11,7 +11,7 @@ _generator: Generator | None = None
 
 
 def generator() -> Generator:
-    """The source of random numbers of parameters, and of what `flambeau.ops.rand` gives as literals."""
+    """Return the generator behind random parameters and what `flambeau.ops.rand` gives as literals."""
     if _generator is None:
         manual_seed(0)
     assert _generator is not None
@@ -19,7 +19,7 @@ def generator() -> Generator:
 
 
 def manual_seed(seed: int) -> None:
-    """Start its numbers anew."""
+    """Seed the generator of random parameters and literals."""
     from numpy.random import default_rng  # which takes a while to import
 
     global _generator

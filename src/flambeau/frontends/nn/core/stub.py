@@ -8,7 +8,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from flambeau.dialects.torch.schema import MEMORY_FORMATS, Schema
+from flambeau.dialects.torch.enums import MEMORY_FORMATS
+from flambeau.dialects.torch.schema import Schema
 from flambeau.frontends.nn.core import overloads, values
 from flambeau.frontends.nn.core.operators import (
     function_names,
@@ -48,7 +49,7 @@ _PROPERTIES = {"shape": "tuple[_int, ...]", "ndim": "_int", "dtype": "DType", "T
 
 
 def stub_text() -> str:
-    """The text of `ops.pyi`."""
+    """Write the text of `ops.pyi`."""
     lines = [_HEAD, "class Tensor:"]
     lines += [f"    @property\n    def {name}(self) -> {type_}: ..." for name, type_ in _PROPERTIES.items()]
     lines += [f"    def {name}(self, other: Any) -> Tensor: ..." for name in _OPERATORS]
@@ -117,7 +118,7 @@ def _signature(schema: Schema, method: bool) -> str:
 
 
 def _private(annotation: str) -> str:
-    """Methods are called `int` and `float`; the types have names that nothing hides."""
+    """Rename `int` to `_int` and so on in an annotation: methods of these names would hide the types."""
     words = annotation.replace("[", " [ ").replace("]", " ] ").replace(",", " , ").split(" ")
     hidden = [f"_{w}" if w in ("int", "float", "bool", "str") else w for w in words]
     return re.sub(r" ?([\[\],]) ?", r"\1", " ".join(hidden)).replace(",", ", ").replace("]|", "] |").replace("  ", " ")

@@ -141,7 +141,7 @@ class Tracer(TorchBuilder):
         return wrapped[0] if len(wrapped) == 1 else _result_class(schema)(*wrapped)
 
     def _infer(self, schema: Schema, given: Sequence[Any]) -> tuple[Any, ...] | None:
-        """What is known of the results; None where tensors are objects and nothing is known."""
+        """Infer the results' types; None where tensors are objects and the rules cannot tell."""
         try:
             return infer(schema, [self.meta(v) for v in given])
         except InferenceError as error:
@@ -162,7 +162,7 @@ class Tracer(TorchBuilder):
         return [list_of(t) if r.type.is_list else t for r, t in zip(schema.returns, types, strict=True)]
 
     def _write(self, schema: Schema, bound: Sequence[Any], given: Sequence[Any]) -> Any:
-        """An op that writes to arguments: it gives them back."""
+        """Emit an op that writes to arguments; its results are those arguments."""
         self.writes = True
         written = [i for i, a in enumerate(schema.arguments) if a.alias is not None and a.alias.is_write]
         for i in written:
@@ -180,7 +180,7 @@ class Tracer(TorchBuilder):
         return results[0] if len(results) == 1 else tuple(results) or None
 
     def _check_write(self, schema: Schema, given: Sequence[Any]) -> None:
-        """The value form of an op in place must give a tensor of the same shape, of a dtype that goes in."""
+        """Check that an in-place op's value form has the same shape and a dtype that can be cast to the argument's."""
         twin = registry.schema(schema.name.replace("_.", ".", 1) if "_." in schema.name else schema.name[:-1])
         if not schema.is_inplace_variant or twin is None or twin.name not in rules() or self.objects:
             return
@@ -205,7 +205,7 @@ class Tracer(TorchBuilder):
         return bound[0]
 
     def compute(self, base: str, operands: Sequence[Any]) -> Any:
-        """Arithmetic on numbers, of which one at least is not known."""
+        """Emit arithmetic on numbers of which at least one is a value of the program."""
         if not all(isinstance(o, (int, float, values.Scalar)) for o in operands):
             return NotImplemented
         kinds = ["float" if isinstance(o, (float, values.Float)) else "int" for o in operands]
@@ -225,7 +225,7 @@ class Tracer(TorchBuilder):
 
     @contextmanager
     def inside(self, module: Any) -> Iterator[None]:
-        """A module's `forward` is running."""
+        """Note, for the length of the block, that a module's `forward` is running."""
         if id(module) not in self.module_names:
             self.enroll(module)
         self.paths.append(self.module_names[id(module)])
@@ -237,7 +237,7 @@ class Tracer(TorchBuilder):
     # --- From Python to the program ---
 
     def unwrap(self, type_: SchemaType, value: Any) -> Any:
-        """An argument as the builder takes it: SSA values, Python constants, lists of both."""
+        """Convert an argument to what the builder takes: SSA values, Python constants, lists of both."""
         if isinstance(value, values.Value):
             return value.ssa
         if type_.is_list and isinstance(value, (list, tuple)):
@@ -258,7 +258,7 @@ class Tracer(TorchBuilder):
         return int(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
     def literal_of(self, array: np.ndarray[Any, Any], name: str, inline: int = INLINE_BYTES) -> SSAValue:
-        """A constant tensor: in the text when small, by name otherwise."""
+        """Emit a constant tensor: `dense` in the text when small, else a resource by name."""
         dtype = dtype_of(array)
         if dtype is None:
             raise TypeError(f"an array of {array.dtype} has no counterpart in programs: convert it to a standard dtype")
@@ -285,7 +285,7 @@ class Tracer(TorchBuilder):
         return self._resources[key]
 
     def stored(self, tensor: values.StoredTensor) -> SSAValue:
-        """A weight, which enters the program once."""
+        """Return the literal of a weight, which is emitted once."""
         found = self._stored.get(id(tensor))
         if found is None:
             name = self.names.get(id(tensor), "weight")
@@ -296,11 +296,11 @@ class Tracer(TorchBuilder):
     # --- From the program to Python ---
 
     def is_wrapped(self, value: SSAValue) -> bool:
-        """Whether Python has a class for this value."""
+        """Tell whether Python has a class for values of this type."""
         return isinstance(value.type, TensorType) or value.type in _WRAPPERS
 
     def wrap(self, value: SSAValue) -> Any:
-        """A value of the program for Python."""
+        """Wrap an SSA value in its Python class."""
         if isinstance(value.type, TensorType):
             return values.Tensor(value, self)
         return _WRAPPERS[value.type](value, self)
@@ -317,13 +317,13 @@ class Tracer(TorchBuilder):
         return self.wrap(value)
 
     def output(self, leaf: Any) -> Any:
-        """A leaf of what a function returns: a value of the program, or a constant."""
+        """Convert a leaf of what a function returns to an SSA value, or leave it a constant."""
         if isinstance(leaf, np.ndarray):
             return self.literal_of(leaf, "constant")
         return leaf.ssa if isinstance(leaf, values.Value) else leaf
 
     def meta(self, value: Any) -> Any:
-        """An argument as inference rules see it."""
+        """Convert an argument to what inference rules take: a Meta, an Unknown or a constant."""
         if isinstance(value, (list, tuple)):
             return [self.meta(v) for v in value]
         if isinstance(value, SSAValue) and value in self._metas:
@@ -336,7 +336,7 @@ class Tracer(TorchBuilder):
         return found
 
     def size(self, x: values.Tensor, dim: int) -> Any:
-        """A size: an int, or a value of the program that is computed once."""
+        """Return the size of a dim: an int if it is static, else a value of the program, computed once."""
         known = x.meta.shape[dim]
         if known is not None:
             return known
@@ -350,7 +350,7 @@ class Tracer(TorchBuilder):
     # --- Where we are ---
 
     def here(self) -> Attribute:
-        """The user's line, with the lines that led there, under the path of the running module."""
+        """Make the location of the user's line, with its call stack, under the path of the running module."""
         frames: list[Frame] = []
         frame: Any = sys._getframe(1)
         while frame is not None:
@@ -372,14 +372,14 @@ def _share(a: Argument, b: Argument) -> bool:
 
 @cache
 def _real_name(base: str) -> str:
-    """The operator behind another name of it."""
+    """Resolve an alias to the name of the real operator."""
     name = base.removeprefix("aten.")
     stem = name.removesuffix("_")
     return f"aten.{ALIASES[stem]}{name[len(stem) :]}" if stem in ALIASES else base
 
 
 def _is_known(meta: Any) -> bool:
-    """Whether a result is a Python value: then there is nothing to compute."""
+    """Tell whether a result is known to be a Python value: then there is nothing to compute."""
     if isinstance(meta, list):
         return bool(meta) and all(map(_is_known, meta))
     return not isinstance(meta, (Meta, Unknown))
@@ -387,7 +387,7 @@ def _is_known(meta: Any) -> bool:
 
 @cache
 def _result_class(schema: Schema) -> Callable[..., Any]:
-    """What holds several results: a named tuple where the schema names them."""
+    """Return the class that holds several results: a named tuple where the schema names them."""
     names = [r.name for r in schema.returns]
     if all(names) and len(set(names)) == len(names):
         return namedtuple(schema.base_name, names, rename=True)

@@ -24,7 +24,7 @@ class ValueType(type):
         return isinstance(value, values.Value) and accepts(cls.schema_type, value)
 
     def __call__(cls, value: Any = None) -> Any:
-        """The value as one of this type, in the program that is being built."""
+        """Convert a Python value to one of this type, in the program that is being built."""
         type_ = cls.schema_type
         if cls.__instancecheck__(value):
             return value
@@ -41,7 +41,7 @@ class ValueType(type):
 
 @cache
 def value_classes() -> dict[str, type]:
-    """All of them, by name; the schemas of the registry say which there are."""
+    """Make the classes of typed values by name, one for each argument type of the registry's schemas."""
     found: dict[str, type] = {}
     for name in registry.snapshot().declarations:
         schema = registry.schema(name)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from flambeau.frontends.nn.core import context
 from flambeau.frontends.nn.core.lazy import np
+from flambeau.ir.comparisons import OPERATORS
 
 if TYPE_CHECKING:
     from xdsl.ir import SSAValue
@@ -67,68 +68,33 @@ class Scalar(Value):
     __int__ = __float__ = __index__
     __hash__ = Value.__hash__
 
-    def _compute(self, name: str, *operands: Any) -> Any:
-        return context.current().compute(name, operands)
-
-    def __add__(self, other: Any) -> Any:
-        return self._compute("aten.add", self, other)
-
-    def __radd__(self, other: Any) -> Any:
-        return self._compute("aten.add", other, self)
-
-    def __sub__(self, other: Any) -> Any:
-        return self._compute("aten.sub", self, other)
-
-    def __rsub__(self, other: Any) -> Any:
-        return self._compute("aten.sub", other, self)
-
-    def __mul__(self, other: Any) -> Any:
-        return self._compute("aten.mul", self, other)
-
-    def __rmul__(self, other: Any) -> Any:
-        return self._compute("aten.mul", other, self)
-
-    def __truediv__(self, other: Any) -> Any:
-        return self._compute("aten.div", self, other)
-
-    def __rtruediv__(self, other: Any) -> Any:
-        return self._compute("aten.div", other, self)
-
-    def __floordiv__(self, other: Any) -> Any:
-        return self._compute("aten.floordiv", self, other)
-
-    def __rfloordiv__(self, other: Any) -> Any:
-        return self._compute("aten.floordiv", other, self)
-
-    def __mod__(self, other: Any) -> Any:
-        return self._compute("aten.remainder", self, other)
-
-    def __rmod__(self, other: Any) -> Any:
-        return self._compute("aten.remainder", other, self)
-
-    def __pow__(self, other: Any) -> Any:
-        return self._compute("aten.pow", self, other)
-
     def __neg__(self) -> Any:
-        return self._compute("aten.neg", self)
+        return context.current().compute("aten.neg", (self,))
 
-    def __eq__(self, other: object) -> Any:
-        return self._compute("aten.eq", self, other)
 
-    def __ne__(self, other: object) -> Any:
-        return self._compute("aten.ne", self, other)
+_ARITHMETIC = {
+    "add": "add", "sub": "sub", "mul": "mul", "truediv": "div", "floordiv": "floordiv", "mod": "remainder",
+}  # fmt: skip
+"""Python's operators on numbers to ATen's: those of which either operand may be the Python number."""
 
-    def __lt__(self, other: Any) -> Any:
-        return self._compute("aten.lt", self, other)
 
-    def __le__(self, other: Any) -> Any:
-        return self._compute("aten.le", self, other)
+def named(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Set the name of a function that was made at run time; return it."""
+    function.__name__ = function.__qualname__ = name
+    return function
 
-    def __gt__(self, other: Any) -> Any:
-        return self._compute("aten.gt", self, other)
 
-    def __ge__(self, other: Any) -> Any:
-        return self._compute("aten.ge", self, other)
+def _on_scalars(name: str, base: str, is_reflected: bool = False) -> None:
+    def apply(self: Scalar, other: Any) -> Any:
+        return context.current().compute(f"aten.{base}", (other, self) if is_reflected else (self, other))
+
+    setattr(Scalar, name, named(name, apply))
+
+
+for _name, _base in {**_ARITHMETIC, "pow": "pow", **{name: name for name in OPERATORS}}.items():
+    _on_scalars(f"__{_name}__", _base)
+for _name, _base in _ARITHMETIC.items():
+    _on_scalars(f"__r{_name}__", _base, is_reflected=True)
 
 
 class Int(Scalar):
@@ -147,7 +113,7 @@ class Size(tuple[Any, ...]):
     """The shape of a tensor: ints, and `Int` where only the run time knows."""
 
     def numel(self) -> Any:
-        """The number of elements."""
+        """Return the number of elements, the product of the sizes."""
         total: Any = 1
         for d in self:
             total = d * total if isinstance(total, int) and total == 1 else total * d
@@ -249,7 +215,7 @@ class Tensor(Value):
     __float__ = __index__ = __complex__ = __int__
 
     def item(self) -> Any:
-        """`flambeau.ops.item(x)` gives the number as a value in the program."""
+        """Refuse: `flambeau.ops.item(x)` gives the number as a value in the program."""
         refuse("the number in a tensor is not known here", "Keep computing with the tensor, which ops take as it is.")
 
     def tolist(self) -> Any:
@@ -348,18 +314,12 @@ _OPERATORS = {
     "__and__": "bitwise_and", "__rand__": "bitwise_and", "__or__": "bitwise_or", "__ror__": "bitwise_or",
     "__xor__": "bitwise_xor", "__rxor__": "bitwise_xor", "__lshift__": "bitwise_left_shift",
     "__rshift__": "bitwise_right_shift",
-    "__eq__": "eq", "__ne__": "ne", "__lt__": "lt", "__le__": "le", "__gt__": "gt", "__ge__": "ge",
+    **{f"__{name}__": name for name in OPERATORS},
     "__iadd__": "add_", "__isub__": "sub_", "__imul__": "mul_", "__itruediv__": "div_", "__ipow__": "pow_",
     "__ifloordiv__": "floor_divide_", "__imod__": "remainder_", "__iand__": "bitwise_and_", "__ior__": "bitwise_or_",
     "__ixor__": "bitwise_xor_", "__ilshift__": "bitwise_left_shift_", "__irshift__": "bitwise_right_shift_",
 }  # fmt: skip
 """Python's operators to ATen's."""
-
-
-def named(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that was made, under its name."""
-    function.__name__ = function.__qualname__ = name
-    return function
 
 
 def _operator(name: str, base: str) -> Any:
@@ -441,12 +401,12 @@ class TypedValue(Value):
 
 
 def is_dtype(value: Any) -> bool:
-    """Whether a value names an element type: ours, numpy's, Python's, or a string (`f32`, `float32`)."""
+    """Tell whether a value names an element type: ours, numpy's, Python's, or a string (`f32`, `float32`)."""
     return as_dtype(value) is not None
 
 
 def as_dtype(value: Any) -> DType | None:
-    """The element type that a value names; None if it names none."""
+    """Return the element type that a value names; None if it names none."""
     from flambeau.ir import dtypes
 
     if isinstance(value, dtypes.DType):
@@ -462,7 +422,7 @@ def as_dtype(value: Any) -> DType | None:
 
 
 def default_dtype() -> DType:
-    """The dtype of new floats."""
+    """Return the dtype of new floats."""
     from flambeau.ir import dtypes
 
     found = dtypes.from_name(context.default_dtype_name())
@@ -471,14 +431,14 @@ def default_dtype() -> DType:
 
 
 def is_literal(value: Any) -> bool:
-    """Whether a value is a number, or nested lists of such."""
+    """Tell whether a value is a number, an array, or nested lists of such."""
     if isinstance(value, (list, tuple)):
         return all(map(is_literal, value))
     return isinstance(value, (bool, int, float, complex, np.generic, np.ndarray))
 
 
 def as_array(value: Any, dtype: DType | None = None) -> np.ndarray[Any, Any]:
-    """The contents of a literal; Python floats have the default dtype."""
+    """Convert a literal to an array; Python floats get the default dtype."""
     from flambeau.ir.arrays import numpy_dtype
 
     array = np.asarray(value)

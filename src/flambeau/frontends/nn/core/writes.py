@@ -123,7 +123,7 @@ def _make_mutable(value: SSAValue) -> None:
 
 
 def written_weights(block: Block, sharing: Sharing[SSAValue]) -> list[ValueTensorLiteralOp]:
-    """The weights that the function writes."""
+    """List the weights that the function writes."""
     return [
         op
         for op in block.ops
@@ -134,5 +134,5 @@ def written_weights(block: Block, sharing: Sharing[SSAValue]) -> list[ValueTenso
 
 
 def written_arguments(arguments: Sequence[BlockArgument], sharing: Sharing[SSAValue]) -> list[BlockArgument]:
-    """The arguments that the function writes."""
+    """List the arguments that the function writes."""
     return [a for a in arguments if isinstance(a.type, TensorType) and sharing.is_mutable(a)]

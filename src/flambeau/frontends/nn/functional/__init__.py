@@ -11,63 +11,11 @@ from typing import Any
 
 from flambeau.frontends.nn.core import ops
 from flambeau.frontends.nn.core.values import named
+from flambeau.frontends.nn.functional import loss, vision
 from flambeau.frontends.nn.functional.attention import multi_head_attention_forward, scaled_dot_product_attention
-from flambeau.frontends.nn.functional.loss import (
-    binary_cross_entropy,
-    binary_cross_entropy_with_logits,
-    cosine_embedding_loss,
-    cross_entropy,
-    ctc_loss,
-    gaussian_nll_loss,
-    hinge_embedding_loss,
-    huber_loss,
-    kl_div,
-    l1_loss,
-    linear_cross_entropy,
-    margin_ranking_loss,
-    mse_loss,
-    multi_margin_loss,
-    multilabel_margin_loss,
-    multilabel_soft_margin_loss,
-    nll_loss,
-    poisson_nll_loss,
-    smooth_l1_loss,
-    soft_margin_loss,
-    triplet_margin_loss,
-    triplet_margin_with_distance_loss,
-)
+from flambeau.frontends.nn.functional.loss import *  # noqa: F403
 from flambeau.frontends.nn.functional.sparse import embedding, embedding_bag, normalize, pdist
-from flambeau.frontends.nn.functional.vision import (
-    adaptive_avg_pool2d,
-    adaptive_avg_pool3d,
-    adaptive_max_pool1d,
-    adaptive_max_pool1d_with_indices,
-    adaptive_max_pool2d,
-    adaptive_max_pool2d_with_indices,
-    adaptive_max_pool3d,
-    adaptive_max_pool3d_with_indices,
-    affine_grid,
-    fold,
-    grid_sample,
-    interpolate,
-    lp_pool1d,
-    lp_pool2d,
-    lp_pool3d,
-    max_pool1d,
-    max_pool1d_with_indices,
-    max_pool2d,
-    max_pool2d_with_indices,
-    max_pool3d,
-    max_pool3d_with_indices,
-    max_unpool1d,
-    max_unpool2d,
-    max_unpool3d,
-    pad,
-    unfold,
-    upsample,
-    upsample_bilinear,
-    upsample_nearest,
-)
+from flambeau.frontends.nn.functional.vision import *  # noqa: F403
 
 OPERATORS = {
     name: name
@@ -82,22 +30,14 @@ OPERATORS = {
 """Functions that are operators, by the operator's name."""
 
 __all__ = [
-    "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d", "adaptive_max_pool1d_with_indices",
-    "adaptive_max_pool2d", "adaptive_max_pool2d_with_indices", "adaptive_max_pool3d",
-    "adaptive_max_pool3d_with_indices", "affine_grid", "alpha_dropout", "batch_norm", "binary_cross_entropy",
-    "binary_cross_entropy_with_logits", "celu", "cosine_embedding_loss", "cross_entropy", "ctc_loss", "dropout",
-    "dropout1d",    "dropout2d", "dropout3d", "elu", "embedding", "embedding_bag", "feature_alpha_dropout", "fold",
-    "gaussian_nll_loss", "glu", "grid_sample", "group_norm", "hardsigmoid", "hardswish", "hardtanh",
-    "hinge_embedding_loss", "huber_loss", "instance_norm", "interpolate", "kl_div", "l1_loss", "layer_norm",
-    "leaky_relu", "linear_cross_entropy", "local_response_norm", "log_softmax", "lp_pool1d", "lp_pool2d", "lp_pool3d",
-    "margin_ranking_loss", "max_pool1d", "max_pool1d_with_indices", "max_pool2d", "max_pool2d_with_indices",
-    "max_pool3d", "max_pool3d_with_indices", "max_unpool1d", "max_unpool2d", "max_unpool3d", "mish", "mse_loss",
-    "multi_head_attention_forward", "multi_margin_loss", "multilabel_margin_loss", "multilabel_soft_margin_loss",
-    "nll_loss", "normalize", "pad", "pdist", "poisson_nll_loss", "relu", "relu6", "rms_norm", "rrelu", "rrelu_",
-    "scaled_dot_product_attention", "selu", "silu", "smooth_l1_loss", "soft_margin_loss", "softmax", "softmin",
-    "softsign", "tanhshrink", "threshold", "triplet_margin_loss", "triplet_margin_with_distance_loss", "unfold",
-    "upsample", "upsample_bilinear", "upsample_nearest",
+    "alpha_dropout", "batch_norm", "celu", "dropout", "dropout1d", "dropout2d", "dropout3d", "elu", "embedding",
+    "embedding_bag", "feature_alpha_dropout", "glu", "group_norm", "hardsigmoid", "hardswish", "hardtanh",
+    "instance_norm", "layer_norm", "leaky_relu", "local_response_norm", "log_softmax", "mish",
+    "multi_head_attention_forward", "normalize", "pdist", "relu", "relu6", "rms_norm", "rrelu", "rrelu_",
+    "scaled_dot_product_attention", "selu", "silu", "softmax", "softmin", "softsign", "tanhshrink", "threshold",
 ]  # fmt: skip
+__all__ += loss.__all__
+__all__ += vision.__all__
 
 
 def __getattr__(name: str) -> Any:
@@ -114,16 +54,21 @@ def __dir__() -> list[str]:
 
 
 def _written(inplace: bool, name: str, input: Any, *args: Any) -> Any:
-    """The operator, or its form in place."""
+    """Call an operator, or its form in place."""
     return getattr(ops, f"{name}_" if inplace else name)(input, *args)
 
 
-def relu(input: Any, inplace: bool = False) -> Any:
-    return _written(inplace, "relu", input)
+def _plain(name: str) -> Callable[..., Any]:
+    """Make the function of an activation that has no parameters."""
+
+    def function(input: Any, inplace: bool = False) -> Any:
+        return _written(inplace, name, input)
+
+    return named(name, function)
 
 
-def relu6(input: Any, inplace: bool = False) -> Any:
-    return _written(inplace, "relu6", input)
+relu, relu6, selu, silu, mish = map(_plain, ("relu", "relu6", "selu", "silu", "mish"))
+hardsigmoid, hardswish = _plain("hardsigmoid"), _plain("hardswish")
 
 
 def elu(input: Any, alpha: float = 1.0, inplace: bool = False) -> Any:
@@ -132,26 +77,6 @@ def elu(input: Any, alpha: float = 1.0, inplace: bool = False) -> Any:
 
 def celu(input: Any, alpha: float = 1.0, inplace: bool = False) -> Any:
     return _written(inplace, "celu", input, alpha)
-
-
-def selu(input: Any, inplace: bool = False) -> Any:
-    return _written(inplace, "selu", input)
-
-
-def silu(input: Any, inplace: bool = False) -> Any:
-    return _written(inplace, "silu", input)
-
-
-def mish(input: Any, inplace: bool = False) -> Any:
-    return _written(inplace, "mish", input)
-
-
-def hardsigmoid(input: Any, inplace: bool = False) -> Any:
-    return _written(inplace, "hardsigmoid", input)
-
-
-def hardswish(input: Any, inplace: bool = False) -> Any:
-    return _written(inplace, "hardswish", input)
 
 
 def hardtanh(input: Any, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Any:
@@ -167,7 +92,7 @@ def threshold(input: Any, threshold: float, value: float, inplace: bool = False)
 
 
 def rrelu(input: Any, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, inplace: bool = False) -> Any:
-    """A leaky ReLU, whose slope is random in training and the mean of the bounds otherwise."""
+    """Compute max(x, 0) + a*min(x, 0), where a is the mean of the bounds; random slopes of training are refused."""
     if training:
         refuse_random("rrelu")
     return leaky_relu(input, (lower + upper) / 2, inplace)
@@ -224,7 +149,7 @@ def _dropout(name: str, p: float, training: bool) -> None:
 
 
 def dropout(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
-    """The tensor itself outside of training; in training, an error, since programs have no random numbers."""
+    """Return the input outside of training; refuse training, since programs have no random numbers."""
     _dropout("dropout", p, training)
     return _written(inplace, "dropout", input, p, False)
 
@@ -249,7 +174,7 @@ def batch_norm(
     input: Any, running_mean: Any, running_var: Any, weight: Any = None, bias: Any = None, training: bool = False,
     momentum: float = 0.1, eps: float = 1e-5,
 ) -> Any:  # fmt: skip
-    """Normalisation over the batch; in training, with the batch's statistics, which are mixed into the running ones."""
+    """Normalise over the batch; in training by the batch's statistics, which are mixed into the running ones."""
     if not training:
         return ops.batch_norm(input, weight, bias, running_mean, running_var, False, momentum, eps, False)
     if running_mean is None:
@@ -266,7 +191,7 @@ def instance_norm(
     input: Any, running_mean: Any = None, running_var: Any = None, weight: Any = None, bias: Any = None,
     use_input_stats: bool = True, momentum: float = 0.1, eps: float = 1e-5,
 ) -> Any:  # fmt: skip
-    """Normalisation of each channel of each sample; running statistics take the mean over the samples."""
+    """Normalise each channel of each sample; running statistics take the mean over the samples."""
     if use_input_stats and running_mean is not None:
         dims = list(range(2, input.ndim))
         running_mean.copy_(running_mean * (1 - momentum) + input.mean(dims).mean(0) * momentum)
@@ -288,17 +213,17 @@ def rms_norm(input: Any, normalized_shape: Any, weight: Any = None, eps: float |
 
 
 def local_response_norm(input: Any, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Any:
-    """Division by a power of the mean square over neighbouring channels."""
+    """Divide by (k + alpha * mean of squares over neighbouring channels)^beta."""
     if input.ndim < 3:
         raise ValueError(f"expected 3D or higher dimensionality input (got {input.ndim} dimensions)")
     squares = input * input
     before, after = size // 2, (size - 1) // 2
     if input.ndim == 3:
-        squares = pad(squares.unsqueeze(1), (0, 0, before, after))
+        squares = vision.pad(squares.unsqueeze(1), (0, 0, before, after))
         mean = ops.avg_pool2d(squares, (size, 1), stride=1).squeeze(1)
     else:
         shape = list(input.shape)
         squares = squares.view(shape[0], 1, shape[1], shape[2], -1)
-        squares = pad(squares, (0, 0, 0, 0, before, after))
+        squares = vision.pad(squares, (0, 0, 0, 0, before, after))
         mean = ops.avg_pool3d(squares, (size, 1, 1), stride=1).squeeze(1).view(shape)
     return input / (mean * alpha + k).pow(beta)

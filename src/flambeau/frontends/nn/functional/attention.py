@@ -27,7 +27,7 @@ def _no_dropout(p: float) -> None:
 
 
 def additive(mask: Any, dtype: Any) -> Any:
-    """A mask that is added to scores: one of bools says where not to look."""
+    """Convert a mask of bools to one that is added to scores: -inf where it is true. Return others as they are."""
     if mask is None or not mask.dtype.is_bool:
         return mask
     return ops.zeros_like(mask, dtype=dtype).masked_fill_(mask, float("-inf"))
@@ -41,7 +41,7 @@ def multi_head_attention_forward(
     v_proj_weight: Any = None, static_k: Any = None, static_v: Any = None, average_attn_weights: bool = True,
     is_causal: bool = False,
 ) -> tuple[Any, Any]:  # fmt: skip
-    """Attention of several heads, sequence first. Gives the result and, if they are needed, the weights."""
+    """Attend with several heads, sequence first; return the result and the weights, None if they are not needed."""
     _no_dropout(dropout_p if training else 0.0)
     if is_causal and attn_mask is None:
         raise RuntimeError("is_causal is a hint about attn_mask, which is not given")
@@ -88,12 +88,12 @@ def multi_head_attention_forward(
 
 
 def _longer(masks: Sequence[Any]) -> list[Any]:
-    """The masks for one more key, which all may look at."""
+    """Extend the masks by one key, which all may attend to."""
     return [None if mask is None else ops.pad(mask, [0, 1]) for mask in masks]
 
 
 def _joined(masks: Sequence[Any], batch: Any, num_heads: int, source: Any) -> Any:
-    """The mask of scores and that of keys as one, for each head of each example; None where there is neither."""
+    """Add the masks of scores and keys to one, for each head of each example; None where there is neither."""
     scores, keys = masks
     if keys is None:
         return scores
@@ -102,7 +102,7 @@ def _joined(masks: Sequence[Any], batch: Any, num_heads: int, source: Any) -> An
 
 
 def _attend(q: Any, k: Any, v: Any, mask: Any, batch: Any, num_heads: int, is_causal: bool) -> tuple[Any, Any]:
-    """Attention as one op: its result for each place in each sequence, and no weights."""
+    """Attend by one op; return a row of all heads for each position of each sequence, and None for the weights."""
     length, source, size = q.shape[1], k.shape[1], q.shape[2]
     if mask is not None:
         whole = mask.meta.shape[0] == 1
@@ -115,7 +115,7 @@ def _attend(q: Any, k: Any, v: Any, mask: Any, batch: Any, num_heads: int, is_ca
 def _attend_with_weights(
     q: Any, k: Any, v: Any, mask: Any, batch: Any, num_heads: int, is_causal: bool
 ) -> tuple[Any, Any]:
-    """The same written out, with the weights of all heads."""
+    """Attend by softmax(q k^T / sqrt(d) + mask) v, written out; return also the weights of all heads."""
     length, size = q.shape[1], q.shape[2]
     scaled, turned = q * math.sqrt(1.0 / size), k.transpose(-2, -1)
     scores = ops.bmm(scaled, turned) if mask is None else ops.baddbmm(mask, scaled, turned)
@@ -125,7 +125,7 @@ def _attend_with_weights(
 
 
 def _projected(query: Any, key: Any, value: Any, weight: Any, bias: Any) -> tuple[Any, ...]:
-    """Queries, keys and values by one packed weight; what is the same tensor is projected in one product."""
+    """Project queries, keys and values by one packed weight; equal tensors are projected in one product."""
     width = query.shape[-1]
 
     def parts(x: Any, count: int, weight: Any, bias: Any) -> Any:

@@ -6,14 +6,21 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from flambeau.dialects.torch.enums import REDUCTIONS
 from flambeau.frontends.nn.core import context, ops
 from flambeau.frontends.nn.core.values import Tensor
 
-REDUCTIONS = {"none": 0, "mean": 1, "sum": 2}
+__all__ = [
+    "binary_cross_entropy", "binary_cross_entropy_with_logits", "cosine_embedding_loss", "cross_entropy", "ctc_loss",
+    "gaussian_nll_loss", "hinge_embedding_loss", "huber_loss", "kl_div", "l1_loss", "linear_cross_entropy",
+    "margin_ranking_loss", "mse_loss", "multi_margin_loss", "multilabel_margin_loss", "multilabel_soft_margin_loss",
+    "nll_loss", "poisson_nll_loss", "smooth_l1_loss", "soft_margin_loss", "triplet_margin_loss",
+    "triplet_margin_with_distance_loss",
+]  # fmt: skip
 
 
 def reduction_of(reduction: str, size_average: bool | None = None, reduce: bool | None = None) -> str:
-    """The name of a reduction; PyTorch's older pair of flags comes first."""
+    """Return the name of a reduction; PyTorch's older pair of flags has precedence."""
     if size_average is None and reduce is None:
         if reduction not in (*REDUCTIONS, "batchmean"):
             raise ValueError(f"{reduction} is not a valid value for reduction")
@@ -22,7 +29,7 @@ def reduction_of(reduction: str, size_average: bool | None = None, reduce: bool 
 
 
 def _number(reduction: str, size_average: bool | None = None, reduce: bool | None = None) -> int:
-    """The number that operators take for a reduction."""
+    """Return the number that operators take for a reduction."""
     return REDUCTIONS[reduction_of(reduction, size_average, reduce)]
 
 
@@ -32,7 +39,7 @@ def _reduced(loss: Any, reduction: str, size_average: bool | None = None, reduce
 
 
 def _alike(input: Any, target: Any) -> tuple[Any, Any]:
-    """Both in the shape that they broadcast to."""
+    """Expand both to the shape that they broadcast to."""
     found: tuple[Any, Any] = context.current().invoke("aten.broadcast_tensors", None, ([input, target],), {})
     return found
 
@@ -92,7 +99,7 @@ def poisson_nll_loss(
 def gaussian_nll_loss(
     input: Any, target: Any, var: Any, full: bool = False, eps: float = 1e-6, reduction: str = "mean"
 ) -> Any:
-    """`var` is a number, or a tensor of the input's shape but for its last dim."""
+    """Compute (log var + (input - target)^2 / var) / 2; `var` is a number, or a tensor that may lack the last dim."""
     if isinstance(var, (int, float)):
         var = ops.full_like(input, float(var))
     if var.ndim == input.ndim - 1:
@@ -124,7 +131,7 @@ def linear_cross_entropy(
     input: Any, linear_weight: Any, target: Any, *, linear_bias: Any = None, weight: Any = None,
     reduction: str = "mean", ignore_index: int | None = None, label_smoothing: float = 0.0, options: Any = None,
 ) -> Any:  # fmt: skip
-    """The cross entropy of a linear layer's results. `options` would say how PyTorch splits the work."""
+    """Compute the cross entropy of a linear layer's results. `options`, how PyTorch splits the work, is ignored."""
     sizes = list(linear_weight.shape)
     if len(sizes) > 2:
         linear_weight = linear_weight.reshape([-1, sizes[-1]])
@@ -174,7 +181,7 @@ def hinge_embedding_loss(
     input: Any, target: Any, margin: float = 1.0, size_average: bool | None = None, reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Any:  # fmt: skip
-    """The input where the target is 1, what it lacks to the margin where the target is -1."""
+    """Compute x where the target is 1, max(0, margin - x) where it is -1."""
     lacking = ops.where(target != 1, (margin - input).clamp_min(0), 0.0)
     return _reduced(lacking + ops.where(target != -1, input, 0.0), reduction, size_average, reduce)
 
@@ -199,7 +206,7 @@ def multi_margin_loss(
     input: Any, target: Any, p: int = 1, margin: float = 1.0, weight: Any = None, size_average: bool | None = None,
     reduce: bool | None = None, reduction: str = "mean",
 ) -> Any:  # fmt: skip
-    """What each other class lacks to the margin below the target's."""
+    """Compute the mean over classes i != y of max(0, margin - x[y] + x[i])^p."""
     if p not in (1, 2):
         raise ValueError("only p == 1 and p == 2 supported")
     chosen = target.unsqueeze(-1)
@@ -214,7 +221,7 @@ def multi_margin_loss(
 def multilabel_margin_loss(
     input: Any, target: Any, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"
 ) -> Any:
-    """As above, for each of several targets; the first -1 ends their list."""
+    """Sum max(0, 1 - x[y] + x[i]) over targets y and other classes i, over C; the first -1 ends the list of targets."""
     listed = (target >= 0).long().cumprod(-1) > 0
     target = target.clamp(min=0)
     is_target = ((target.unsqueeze(-1) == ops.arange(input.shape[-1])) & listed.unsqueeze(-1)).any(-2)
@@ -248,7 +255,7 @@ def triplet_margin_with_distance_loss(
     anchor: Any, positive: Any, negative: Any, *, distance_function: Callable[[Any, Any], Any] | None = None,
     margin: float = 1.0, swap: bool = False, reduction: str = "mean",
 ) -> Any:  # fmt: skip
-    """How much nearer than the margin the negative is, compared to the positive."""
+    """Compute max(0, margin + d(anchor, positive) - d(anchor, negative))."""
     if margin <= 0:
         raise ValueError(f"margin must be greater than 0, got {margin}")
     distance = distance_function or ops.pairwise_distance
@@ -268,7 +275,7 @@ def ctc_loss(
     log_probs: Any, targets: Any, input_lengths: Any, target_lengths: Any, blank: int = 0, reduction: str = "mean",
     zero_infinity: bool = False,
 ) -> Any:  # fmt: skip
-    """The loss of all alignments of targets to a longer sequence, which is unrolled: its length must be known."""
+    """Compute the connectionist temporal classification loss, unrolled over the sequence: its length must be static."""
     if log_probs.meta.shape[0] is None:
         raise ValueError("ctc_loss is unrolled over its sequence: give the length in nn.TensorSpec")
     lengths, counts = (x if isinstance(x, Tensor) else ops.tensor(x) for x in (input_lengths, target_lengths))
@@ -293,7 +300,7 @@ def ctc_loss(
 
 
 def _alignments(log_probs: Any, targets: Any, blank: int) -> Any:
-    """At each step, the log probability of each place in the targets, between which blanks may stand."""
+    """Compute CTC's forward variables: at each step, the log probability of each position in blanks and targets."""
     batch = targets.shape[0]
     blanks = ops.full_like(targets, blank)
     labels = ops.cat([ops.stack([blanks, targets], -1).reshape([batch, -1]), blanks[:, :1]], 1)

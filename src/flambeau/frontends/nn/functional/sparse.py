@@ -12,7 +12,7 @@ def embedding(
     input: Any, weight: Any, padding_idx: int | None = None, max_norm: float | None = None, norm_type: float = 2.0,
     scale_grad_by_freq: bool = False, sparse: bool = False,
 ) -> Any:  # fmt: skip
-    """Rows of a table. `max_norm` is refused: PyTorch writes it into the weights."""
+    """Look up rows of a table. `max_norm` is refused: PyTorch writes it into the weights."""
     refuse_max_norm(max_norm)
     row = -1 if padding_idx is None else padding_idx % weight.shape[0]
     return ops.embedding(weight, input, row, scale_grad_by_freq, sparse)
@@ -31,7 +31,7 @@ def embedding_bag(
     scale_grad_by_freq: bool = False, mode: str = "mean", sparse: bool = False, per_sample_weights: Any = None,
     include_last_offset: bool = False, padding_idx: int | None = None,
 ) -> Any:  # fmt: skip
-    """The sum, mean or maximum of rows of a table, by bags: the rows of `input`, or its parts from each offset on.
+    """Reduce rows of a table by sum, mean or maximum in bags: rows of `input`, or its parts from each offset on.
 
     Rows of `padding_idx` do not count; an empty bag gives zeros.
     """
@@ -69,14 +69,14 @@ def _bags(rows: Any, valid: Any, mode: str) -> Any:
 
 
 def normalize(input: Any, p: float = 2.0, dim: int = 1, eps: float = 1e-12, out: Any = None) -> Any:
-    """Vectors of norm 1."""
+    """Divide by the p-norm along a dim: x / max(|x|_p, eps)."""
     if out is not None:
         return out.copy_(normalize(input, p, dim, eps))
     return input / input.norm(p, dim, keepdim=True).clamp_min(eps).expand_as(input)
 
 
 def pdist(input: Any, p: float = 2.0) -> Any:
-    """The distances of all pairs of rows."""
+    """Compute the p-norm distances of all pairs of rows."""
     rows = len(input)
     first, second = np.triu_indices(rows, 1)
     return ops.linalg.vector_norm(input[first] - input[second], p, 1)

@@ -6,17 +6,27 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from flambeau.dialects.torch.enums import GRID_MODES, GRID_PADDINGS
 from flambeau.frontends.nn.core import ops
 from flambeau.frontends.nn.core.values import named
 
+__all__ = [
+    "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d", "adaptive_max_pool1d_with_indices",
+    "adaptive_max_pool2d", "adaptive_max_pool2d_with_indices", "adaptive_max_pool3d",
+    "adaptive_max_pool3d_with_indices", "affine_grid", "fold", "grid_sample", "interpolate", "lp_pool1d", "lp_pool2d",
+    "lp_pool3d", "max_pool1d", "max_pool1d_with_indices", "max_pool2d", "max_pool2d_with_indices", "max_pool3d",
+    "max_pool3d_with_indices", "max_unpool1d", "max_unpool2d", "max_unpool3d", "pad", "unfold", "upsample",
+    "upsample_bilinear", "upsample_nearest",
+]  # fmt: skip
+
 
 def each_dim(value: Any, count: int) -> tuple[Any, ...]:
-    """A number for each dim: one stands for all."""
+    """Repeat a single number for each dim; lists become tuples."""
     return tuple(value) if isinstance(value, (list, tuple)) else (value,) * count
 
 
 def pad(input: Any, pad: Sequence[Any], mode: str = "constant", value: float | None = None) -> Any:
-    """Elements around the last dims, given from the last dim on; negative numbers crop."""
+    """Pad the last dims, given from the last dim on; negative numbers crop."""
     return ops.pad(input, list(pad), mode, value)
 
 
@@ -49,7 +59,7 @@ max_pool1d_with_indices, max_pool2d_with_indices, max_pool3d_with_indices = (_ma
 
 
 def _adaptive_sizes(input: Any, output_size: Any, count: int) -> list[Any]:
-    """None stands for the input's size."""
+    """List the output sizes; None stands for the input's size."""
     sizes = each_dim(output_size, count)
     return [input.shape[i - count] if size is None else size for i, size in enumerate(sizes)]
 
@@ -78,7 +88,7 @@ adaptive_max_pool1d_with_indices, adaptive_max_pool2d_with_indices, adaptive_max
 
 def _lp_pooling(count: int) -> Callable[..., Any]:
     def function(input: Any, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> Any:
-        """The power mean of each window, times its size."""
+        """Compute the p-norm of each window: (sum of x^p)^(1/p)."""
         kernel = each_dim(kernel_size, count)
         stride = [] if stride is None else each_dim(stride, count)
         mean = getattr(ops, f"avg_pool{count}d")(input.pow(norm_type), kernel, stride, 0, ceil_mode)
@@ -91,7 +101,7 @@ lp_pool1d, lp_pool2d, lp_pool3d = (_lp_pooling(n) for n in (1, 2, 3))
 
 
 def _unpooled(count: int, input: Any, kernel_size: Any, stride: Any, padding: Any, output_size: Any) -> tuple[Any, ...]:
-    """The sizes that were pooled, the strides and the padding."""
+    """Return the sizes before pooling, the strides and the padding."""
     kernel, padding = each_dim(kernel_size, count), each_dim(padding, count)
     stride = kernel if stride is None else each_dim(stride, count)
     if output_size is not None:
@@ -104,7 +114,7 @@ def _unpooled(count: int, input: Any, kernel_size: Any, stride: Any, padding: An
 def max_unpool1d(
     input: Any, indices: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None
 ) -> Any:
-    """Each maximum at its place, and zeros elsewhere."""
+    """Put each maximum at its position before pooling, and zeros elsewhere."""
     sizes, _, _ = _unpooled(1, input, kernel_size, stride, padding, output_size)
     return ops.max_unpool2d(input.unsqueeze(-1), indices.unsqueeze(-1), [*sizes, 1]).squeeze(-1)
 
@@ -139,7 +149,7 @@ def interpolate(
     input: Any, size: Any = None, scale_factor: Any = None, mode: str = "nearest", align_corners: bool | None = None,
     recompute_scale_factor: bool | None = None, antialias: bool = False,
 ) -> Any:  # fmt: skip
-    """The input at another resolution, by a size or by a factor."""
+    """Resample the input to another resolution, given as a size or as a factor."""
     count = input.ndim - 2
     if (size is None) == (scale_factor is None):
         raise ValueError("interpolate takes either size or scale_factor")
@@ -181,23 +191,19 @@ def upsample_bilinear(input: Any, size: Any = None, scale_factor: Any = None) ->
     return interpolate(input, size, scale_factor, "bilinear", align_corners=True)
 
 
-_GRID_MODES = {"bilinear": 0, "nearest": 1, "bicubic": 2}
-_GRID_PADDING = {"zeros": 0, "border": 1, "reflection": 2}
-
-
 def grid_sample(
     input: Any, grid: Any, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: bool | None = None
 ) -> Any:
-    """The input at the places that a grid gives, from -1 to 1."""
-    if mode not in _GRID_MODES or padding_mode not in _GRID_PADDING:
+    """Sample the input at the positions of a grid, in coordinates from -1 to 1."""
+    if mode not in GRID_MODES or padding_mode not in GRID_PADDINGS:
         raise ValueError(
-            f"grid_sample: mode is one of {', '.join(_GRID_MODES)}, padding_mode one of {', '.join(_GRID_PADDING)}"
+            f"grid_sample: mode is one of {', '.join(GRID_MODES)}, padding_mode one of {', '.join(GRID_PADDINGS)}"
         )
-    return ops.grid_sampler(input, grid, _GRID_MODES[mode], _GRID_PADDING[padding_mode], bool(align_corners))
+    return ops.grid_sampler(input, grid, GRID_MODES[mode], GRID_PADDINGS[padding_mode], bool(align_corners))
 
 
 def affine_grid(theta: Any, size: Sequence[int], align_corners: bool | None = None) -> Any:
-    """The grid of affine maps, for `grid_sample`: `theta` has a matrix for each sample."""
+    """Make the grid of affine maps for `grid_sample`; `theta` has a matrix for each sample."""
     count = len(size) - 2
     if tuple(theta.meta.shape[1:]) != (count, count + 1):
         raise ValueError(f"affine_grid: theta for a size of {len(size)} dims is Nx{count}x{count + 1}")
@@ -216,10 +222,10 @@ def affine_grid(theta: Any, size: Sequence[int], align_corners: bool | None = No
 
 
 def unfold(input: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Any:
-    """The windows of an image as columns."""
+    """Extract the windows of an image as columns."""
     return ops.im2col(input, *(each_dim(x, 2) for x in (kernel_size, dilation, padding, stride)))
 
 
 def fold(input: Any, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Any:
-    """The image in which columns are summed where windows overlap."""
+    """Sum columns into an image where their windows overlap."""
     return ops.col2im(input, *(each_dim(x, 2) for x in (output_size, kernel_size, dilation, padding, stride)))

@@ -67,7 +67,7 @@ class _Conv(_Convolution):
         )  # fmt: skip
 
     def _around(self) -> list[int]:
-        """What is padded, from the last dim on."""
+        """List the padding before and after each dim, from the last dim on."""
         if self.padding == "valid":
             return [0] * (2 * self.dims)
         if self.padding == "same":
@@ -123,7 +123,7 @@ class _ConvTranspose(_Convolution):
         return convolve(input, self.weight, self.bias, self.stride, self.padding, extra, self.groups, self.dilation)
 
     def _extra(self, input: Any, output_size: list[int]) -> list[int]:
-        """The padding of the output that gives it this size."""
+        """Return the output padding that gives this output size; ValueError if there is none."""
         found = []
         wanted, sizes = output_size[-self.dims :], input.shape[-self.dims :]
         parts = zip(wanted, sizes, self.kernel_size, self.stride, self.padding, self.dilation, strict=True)

@@ -21,7 +21,7 @@ __all__ = ["Bilinear", "Embedding", "EmbeddingBag", "Flatten", "Identity", "Line
 
 
 def float_array(array: Any, dtype: Any = None) -> np.ndarray[Any, Any]:
-    """New contents of a parameter, in the default dtype."""
+    """Cast the new contents of a parameter to `dtype`, or else to the default one."""
     name = dtype or context.default_dtype_name()
     if name in ("float32", "float64", "float16"):  # without the table of dtypes, which takes a while to import
         return np.asarray(array).astype(name)
@@ -35,7 +35,7 @@ def float_array(array: Any, dtype: Any = None) -> np.ndarray[Any, Any]:
 
 
 def uniform(shape: Sequence[int], bound: float, dtype: Any = None) -> Parameter:
-    """A parameter with uniform random numbers between -bound and bound."""
+    """Draw a parameter uniformly between -bound and bound."""
     from flambeau.frontends.nn.core.seed import generator
 
     return Parameter(float_array(generator().uniform(-bound, bound, tuple(shape)), dtype))
@@ -130,7 +130,7 @@ class _Table(Module):
 
     @classmethod
     def from_pretrained(cls, embeddings: Any, freeze: bool = True, **kwargs: Any) -> Self:
-        """A layer over a table that is there."""
+        """Make a layer over an existing table."""
         weight = Parameter(embeddings)
         make: Any = cls
         found: Self = make(*weight.data.shape, _weight=weight, **kwargs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -37,131 +38,54 @@ class _Loss(Layer):
             self.size_average = self.reduce = None
 
 
-def _loss(name: str, compute: Callable[..., Any], tensors: str = "") -> type[Layer]:
+def _loss(
+    name: str, function: Callable[..., Any], tensors: str = "", without: str = "", **defaults: Any
+) -> type[Layer]:
+    """Make the class of a loss from its function: arguments without a default are inputs, the class takes the others.
+
+    `tensors` names those that are buffers, `without` those that the class lacks, and `defaults` has its own defaults.
+    """
+
+    def compute(*inputs: Any, **held: Any) -> Any:
+        return function(*inputs, **held)
+
+    parameters = []
+    for p in inspect.signature(function).parameters.values():
+        kind = p.POSITIONAL_ONLY if p.default is p.empty else p.kind
+        if p.name not in without.split():
+            parameters.append(p.replace(kind=kind, default=defaults.get(p.name, p.default), annotation=p.empty))
+    compute.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return layer(name, compute, "", tensors, _Loss)
 
 
-def _plain(name: str, function: str) -> type[Layer]:
-    """A loss with nothing but a reduction."""
-    return _loss(
-        name,
-        lambda x, y, /, size_average=None, reduce=None, reduction="mean": getattr(F, function)(
-            x, y, size_average, reduce, reduction
-        ),
-    )
-
-
-def _with_margin(name: str, function: str, default: float, inputs: int) -> type[Layer]:
-    if inputs == 2:
-        return _loss(
-            name,
-            lambda x, y, /, margin=default, size_average=None, reduce=None, reduction="mean": getattr(F, function)(
-                x, y, margin, size_average, reduce, reduction
-            ),
-        )
-    return _loss(
-        name,
-        lambda x, y, z, /, margin=default, size_average=None, reduce=None, reduction="mean": getattr(F, function)(
-            x, y, z, margin, size_average, reduce, reduction
-        ),
-    )
-
-
-L1Loss = _plain("L1Loss", "l1_loss")
-MSELoss = _plain("MSELoss", "mse_loss")
-MultiLabelMarginLoss = _plain("MultiLabelMarginLoss", "multilabel_margin_loss")
-SoftMarginLoss = _plain("SoftMarginLoss", "soft_margin_loss")
-CosineEmbeddingLoss = _with_margin("CosineEmbeddingLoss", "cosine_embedding_loss", 0.0, 3)
-HingeEmbeddingLoss = _with_margin("HingeEmbeddingLoss", "hinge_embedding_loss", 1.0, 2)
-MarginRankingLoss = _with_margin("MarginRankingLoss", "margin_ranking_loss", 0.0, 3)
-BCELoss = _loss(
-    "BCELoss",
-    lambda x, y, /, weight=None, size_average=None, reduce=None, reduction="mean": F.binary_cross_entropy(
-        x, y, weight, size_average, reduce, reduction
-    ),
-    "weight",
-)
-BCEWithLogitsLoss = _loss(
-    "BCEWithLogitsLoss",
-    lambda x, y, /, weight=None, size_average=None, reduce=None, reduction="mean", pos_weight=None: (
-        F.binary_cross_entropy_with_logits(x, y, weight, size_average, reduce, reduction, pos_weight)
-    ),
-    "weight pos_weight",
-)
-CrossEntropyLoss = _loss(
-    "CrossEntropyLoss",
-    lambda x, y, /, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean",
-    label_smoothing=0.0: (
-        F.cross_entropy(x, y, weight, size_average, ignore_index, reduce, reduction, label_smoothing)
-    ),
-    "weight",
-)  # fmt: skip
-CTCLoss = _loss(
-    "CTCLoss",
-    lambda log_probs, targets, input_lengths, target_lengths, /, blank=0, reduction="mean", zero_infinity=False: (
-        F.ctc_loss(log_probs, targets, input_lengths, target_lengths, blank, reduction, zero_infinity)
-    ),
-)
-GaussianNLLLoss = _loss(
+BCELoss = _loss("BCELoss", F.binary_cross_entropy, "weight")
+BCEWithLogitsLoss = _loss("BCEWithLogitsLoss", F.binary_cross_entropy_with_logits, "weight pos_weight")
+CTCLoss = _loss("CTCLoss", F.ctc_loss)
+CosineEmbeddingLoss = _loss("CosineEmbeddingLoss", F.cosine_embedding_loss, margin=0.0)
+CrossEntropyLoss = _loss("CrossEntropyLoss", F.cross_entropy, "weight")
+GaussianNLLLoss = layer(
     "GaussianNLLLoss",
     lambda x, y, var, /, *, full=False, eps=1e-6, reduction="mean": F.gaussian_nll_loss(
         x, y, var, full, eps, reduction
     ),
+    "",
+    base=_Loss,
 )
-HuberLoss = _loss("HuberLoss", lambda x, y, /, reduction="mean", delta=1.0: F.huber_loss(x, y, reduction, delta))
-KLDivLoss = _loss(
-    "KLDivLoss",
-    lambda x, y, /, size_average=None, reduce=None, reduction="mean", log_target=False: F.kl_div(
-        x, y, size_average, reduce, reduction, log_target
-    ),
-)
-MultiLabelSoftMarginLoss = _loss(
-    "MultiLabelSoftMarginLoss",
-    lambda x, y, /, weight=None, size_average=None, reduce=None, reduction="mean": F.multilabel_soft_margin_loss(
-        x, y, weight, size_average, reduce, reduction
-    ),
-    "weight",
-)
-MultiMarginLoss = _loss(
-    "MultiMarginLoss",
-    lambda x, y, /, p=1, margin=1.0, weight=None, size_average=None, reduce=None, reduction="mean": F.multi_margin_loss(
-        x, y, p, margin, weight, size_average, reduce, reduction
-    ),
-    "weight",
-)
-NLLLoss = _loss(
-    "NLLLoss",
-    lambda x, y, /, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean": F.nll_loss(
-        x, y, weight, size_average, ignore_index, reduce, reduction
-    ),
-    "weight",
-)
-PoissonNLLLoss = _loss(
-    "PoissonNLLLoss",
-    lambda x, y, /, log_input=True, full=False, size_average=None, eps=1e-8, reduce=None, reduction="mean": (
-        F.poisson_nll_loss(x, y, log_input, full, size_average, eps, reduce, reduction)
-    ),
-)
-SmoothL1Loss = _loss(
-    "SmoothL1Loss",
-    lambda x, y, /, size_average=None, reduce=None, reduction="mean", beta=1.0: F.smooth_l1_loss(
-        x, y, size_average, reduce, reduction, beta
-    ),
-)
-TripletMarginLoss = _loss(
-    "TripletMarginLoss",
-    lambda a, p_, n, /, margin=1.0, p=2.0, eps=1e-6, swap=False, size_average=None, reduce=None, reduction="mean": (
-        F.triplet_margin_loss(a, p_, n, margin, p, eps, swap, size_average, reduce, reduction)
-    ),
-)
-TripletMarginWithDistanceLoss = _loss(
-    "TripletMarginWithDistanceLoss",
-    lambda a, p, n, /, *, distance_function=None, margin=1.0, swap=False, reduction="mean": (
-        F.triplet_margin_with_distance_loss(
-            a, p, n, distance_function=distance_function, margin=margin, swap=swap, reduction=reduction
-        )
-    ),
-)
+HingeEmbeddingLoss = _loss("HingeEmbeddingLoss", F.hinge_embedding_loss)
+HuberLoss = _loss("HuberLoss", F.huber_loss, without="weight")
+KLDivLoss = _loss("KLDivLoss", F.kl_div)
+L1Loss = _loss("L1Loss", F.l1_loss, without="weight")
+MSELoss = _loss("MSELoss", F.mse_loss, without="weight")
+MarginRankingLoss = _loss("MarginRankingLoss", F.margin_ranking_loss, margin=0.0)
+MultiLabelMarginLoss = _loss("MultiLabelMarginLoss", F.multilabel_margin_loss)
+MultiLabelSoftMarginLoss = _loss("MultiLabelSoftMarginLoss", F.multilabel_soft_margin_loss, "weight")
+MultiMarginLoss = _loss("MultiMarginLoss", F.multi_margin_loss, "weight")
+NLLLoss = _loss("NLLLoss", F.nll_loss, "weight")
+PoissonNLLLoss = _loss("PoissonNLLLoss", F.poisson_nll_loss)
+SmoothL1Loss = _loss("SmoothL1Loss", F.smooth_l1_loss)
+SoftMarginLoss = _loss("SoftMarginLoss", F.soft_margin_loss)
+TripletMarginLoss = _loss("TripletMarginLoss", F.triplet_margin_loss, p=2.0)
+TripletMarginWithDistanceLoss = _loss("TripletMarginWithDistanceLoss", F.triplet_margin_with_distance_loss)
 
 
 class LinearCrossEntropyLoss(Module):
@@ -226,7 +150,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
             self.tail.append(Sequential(*pair))
 
     def log_prob(self, input: Any) -> Any:
-        """The log probabilities of all classes."""
+        """Compute the log probabilities of all classes."""
         head = ops.log_softmax(self.head(input), 1)
         parts = [head[:, : self.shortlist_size]]
         for i, cluster in enumerate(self.tail):
@@ -234,7 +158,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         return ops.cat(parts, 1)
 
     def predict(self, input: Any) -> Any:
-        """The most probable class."""
+        """Return the most probable class."""
         return self.log_prob(input).argmax(1)
 
     def forward(self, input_: Any, target_: Any) -> AdaptiveLoss:

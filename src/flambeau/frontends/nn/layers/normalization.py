@@ -47,7 +47,7 @@ class _Running(Module):
             raise ValueError(f"expected {wanted} input (got {input.ndim}D input)")
 
     def _factor(self) -> float:
-        """The share of new statistics."""
+        """Return the share of new statistics in the running ones."""
         if self.momentum is None:
             raise NotImplementedError(
                 "momentum=None takes the mean over all batches, whose number only the run time knows: give a momentum"

@@ -16,7 +16,7 @@ __all__ = [
 
 
 def _pad(name: str, count: int, mode: str) -> type[Layer]:
-    """A layer that pads so many dims; one number stands for all sides."""
+    """Make a layer that pads `count` dims; one number stands for all sides."""
 
     class Pad(Layer):
         padding: Any

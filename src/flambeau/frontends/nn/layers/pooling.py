@@ -27,7 +27,7 @@ class _Windows(Layer):
 
 
 def _lists(count: int) -> type[Layer]:
-    """Windows whose sizes are kept for each dim."""
+    """Make a base class of pooling layers that keeps window sizes for each dim."""
 
     class Lists(_Windows):
         def __init__(self, *args: Any, **kwargs: Any) -> None:

@@ -82,7 +82,7 @@ class RNNBase(Module):
         return ("", "_reverse") if self.bidirectional else ("",)
 
     def forward(self, input: Any, hx: Any = None) -> Any:
-        """The hidden states of the last layer, and the last state of each layer and direction."""
+        """Return the hidden states of the last layer, and the last state of each layer and direction."""
         many = self.mode == "LSTM"
         states = None if hx is None else list(hx) if many else [hx]
         batched = input.ndim == 3
@@ -126,7 +126,7 @@ class RNNBase(Module):
         return x, last
 
     def _run(self, x: Any, state: State, suffix: str, backwards: bool) -> tuple[Any, State]:
-        """One layer in one direction. The inputs of all steps are projected at once."""
+        """Run one layer in one direction. The inputs of all steps are projected at once."""
         ih, hh, hr = (getattr(self, f"weight_{name}{suffix}", None) for name in ("ih", "hh", "hr"))
         bias_ih, bias_hh = (getattr(self, f"bias_{name}{suffix}", None) for name in ("ih", "hh"))
         projected = list(ops.linear(x, ih, bias_ih).unbind(0))
@@ -139,7 +139,7 @@ class RNNBase(Module):
         return ops.stack(hidden[::-1] if backwards else hidden, 0), state
 
     def flatten_parameters(self) -> None:
-        """Nothing: weights of a program lie where the compiler puts them."""
+        """Do nothing: weights of a program lie where the compiler puts them."""
 
     def extra_repr(self) -> str:
         text = f"{self.input_size}, {self.hidden_size}"

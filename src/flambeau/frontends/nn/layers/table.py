@@ -46,7 +46,7 @@ class Layer(Module):
 def layer(
     name: str, compute: Callable[..., Any], text: str | None = None, tensors: str = "", base: type[Layer] = Layer
 ) -> type[Layer]:
-    """A class of layers from a function: its inputs stand before a `/`, the arguments of the class behind it.
+    """Make a class of layers from a function: its inputs stand before a `/`, the arguments of the class behind it.
 
     `text` is what the layer shows of itself, `tensors` names the arguments that are buffers.
     """

@@ -63,7 +63,7 @@ class MultiheadAttention(Module):
         self, query: Any, key: Any, value: Any, key_padding_mask: Any = None, need_weights: bool = True,
         attn_mask: Any = None, average_attn_weights: bool = True, is_causal: bool = False,
     ) -> tuple[Any, Any]:  # fmt: skip
-        """The result and, if they are needed, the weights, of all heads or their mean."""
+        """Return the result and, if they are needed, the weights: of all heads, or their mean."""
         key_padding_mask, attn_mask = _masks(query, key_padding_mask, attn_mask)
         turned = self.batch_first and query.ndim == 3
         if turned:
@@ -115,7 +115,7 @@ class _Block(Module):
         self.activation = _activation(activation)
 
     def _residual(self, x: Any, number: int, part: Callable[[Any], Any]) -> Any:
-        """A part with the input added, normalised before or after."""
+        """Add a part's result to its input, x + part(norm(x)), or norm(x + part(x)) without `norm_first`."""
         norm, dropout = self._modules[f"norm{number}"], self._modules[f"dropout{number}"]
         assert norm is not None
         assert dropout is not None
@@ -125,7 +125,7 @@ class _Block(Module):
         return self.linear2(self.dropout(self.activation(self.linear1(x))))
 
     def _attend(self, name: str, x: Any, y: Any, mask: Any, padding: Any, is_causal: bool) -> Any:
-        """Attention of x to y, or to itself where that is None."""
+        """Attend from x to y, or to x itself where y is None."""
         y = x if y is None else y
         attention = self._modules[name]
         assert attention is not None
@@ -165,7 +165,7 @@ class TransformerDecoderLayer(_Block):
 
 
 def _masks(x: Any, padding: Any, mask: Any) -> tuple[Any, Any]:
-    """Both masks as what is added to scores."""
+    """Convert both masks to ones that are added to scores."""
     return additive(padding, x.dtype), additive(mask, x.dtype)
 
 
@@ -196,7 +196,7 @@ class TransformerEncoder(_Stack):
     def forward(
         self, src: Any, mask: Any = None, src_key_padding_mask: Any = None, is_causal: bool | None = None
     ) -> Any:
-        """`is_causal` is a hint: what a mask holds is known only when the program runs, so None is False."""
+        """Run the layers. `is_causal` is a hint: a mask's contents are known only at run time, so None is False."""
         padding, mask = _masks(src, src_key_padding_mask, mask)
         return self._run(src, lambda layer, x: layer(x, mask, padding, is_causal=bool(is_causal)))
 
@@ -259,5 +259,5 @@ class Transformer(Module):
 
     @staticmethod
     def generate_square_subsequent_mask(sz: int, device: Any = None, dtype: Any = None) -> Any:
-        """A mask with which no place looks at a later one."""
+        """Make a mask with which no position attends to a later one."""
         return ops.triu(ops.full((sz, sz), float("-inf"), dtype=dtype), diagonal=1)
