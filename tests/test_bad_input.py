@@ -280,13 +280,14 @@ def test_complex_numbers() -> None:
 
 def test_several_problems_of_an_import_come_together() -> None:
     def program(x: Tensor) -> tuple[Tensor, Tensor]:
-        y = torch.full_like(x, 2j, dtype=torch.complex64)
-        return y, x.new_full((3,), 3j, dtype=torch.complex64)
+        y = (x + 1).to(torch.uint1)
+        return y, (x + 2).to(torch.uint3)
 
-    with pytest.raises(CompileError, match="complex number") as caught:
+    with pytest.raises(CompileError, match="uint1 has no MLIR type") as caught:
         flambeau.compile(program, (torch.ones(3),))
-    assert "Use a complex tensor" in str(caught.value)
-    assert {d.line for d in caught.value.diagnostics} == {line_of(program, "2j"), line_of(program, "3j")}
+    assert "uint3 has no MLIR type" in str(caught.value)
+    assert "Use a standard dtype" in str(caught.value)
+    assert {d.line for d in caught.value.diagnostics} == {line_of(program, "x + 1"), line_of(program, "x + 2")}
 
 
 # Small and strange tensors that work

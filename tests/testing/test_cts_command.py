@@ -93,7 +93,7 @@ def test_below_a_level_exits_with_1(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "options, message",
     [
-        (("--suite", "nix"), "there is no suite 'nix'; there are ops, edge, dynamic, shapes, models"),
+        (("--suite", "nix"), "there is no suite 'nix'; there are ops, edge, dynamic, gradients, shapes, models"),
         (("--dtype", "f31"), "there is no dtype 'f31'; there are f64, f32"),
         (("--backend", "nix"), "there is no backend 'nix'"),
         (("--target", "nix"), "unknown output type 'nix'"),

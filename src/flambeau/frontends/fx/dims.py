@@ -63,9 +63,10 @@ class DimNames:
         text = self.text(expr)
         if len(expr.free_symbols) == 1:
             (symbol,) = expr.free_symbols
-            offset = expr.subs(symbol, 0)
-            factor = expr.subs(symbol, 1) - offset
-            if factor.is_Integer and factor > 0 and (expr - factor * symbol - offset).expand() == 0:
+            sum_of_terms = expr.expand()
+            factor = sum_of_terms.coeff(symbol)
+            offset = sum_of_terms - factor * symbol
+            if factor.is_Integer and factor > 0 and offset.is_Integer:
                 return SymbolicDim(text, self._name(symbol), int(factor), int(offset))
         return SymbolicDim(text)
 

@@ -344,7 +344,7 @@ def _adaptive_max_pool(b: RuleBuilder, x: Tensor, out: list[Size]) -> tuple[Tens
     kernel = _even_windows(size, out)
     if kernel is not None:
         return _max_pool_with_indices(b, x, n, kernel, [], 0, 1, False)
-    if not b.loads_are_cheap and not all(isinstance(s, int) for s in (*size, *out)):
+    if not b.loads_are_cheap:  # a load for each element of a window is pages of IR
         return _adaptive_extremes(b, x, out)
 
     def body(places: list[Size], e: Element, best: Element, best_at: Element) -> tuple[Element, Element]:
@@ -354,7 +354,7 @@ def _adaptive_max_pool(b: RuleBuilder, x: Tensor, out: list[Size]) -> tuple[Tens
     return values, indices
 
 
-# --- Adaptive windows of dynamic size, for ops on whole tensors: along one dim after the other ---
+# --- Adaptive windows for ops on whole tensors: along one dim after the other ---
 
 
 def _all_windows(
