@@ -26,12 +26,12 @@ from flambeau.passes.dead_code import eliminate_dead_code
 from flambeau.passes.decompose.rules import DECOMPOSITIONS
 
 FAMILIES = (
-    "activation", "collective", "compare", "conv", "fft", "index", "loss", "matmul", "pointwise", "pool", "reduce",
-    "sample", "search", "slice", "sort", "view",
+    "activation", "collective", "compare", "conv", "fft", "index", "linear_algebra", "loss", "matmul", "pointwise",
+    "pool", "reduce", "sample", "search", "slice", "sort", "view",
 )  # fmt: skip
 
 LOWERED = frozenset({
-    "aten.absolute", "aten.moveaxis.int", "aten.true_divide.Tensor", "aten.det", "aten.inverse",
+    "aten.absolute", "aten.moveaxis.int", "aten.true_divide.Tensor",
     "prims.digamma", "prims.frexp", "prims.igamma", "prims.igammac", "prims.lgamma", "prims.nextafter",
 })  # fmt: skip
 """Aliases that have rules of their own in the lowerings, or that are names of ops which nothing takes."""

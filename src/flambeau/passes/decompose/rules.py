@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
-from xdsl.ir import SSAValue
+from xdsl.ir import Block, Region, SSAValue
 
 from flambeau.diagnostics import Unsupported
+from flambeau.dialects.torch.ops import LoopConditionOp, LoopOp
 from flambeau.dialects.torch.types import BOOL, INT, vtensor
 from flambeau.infer.builder import TorchBuilder
 from flambeau.ir.conversion import RuleTable
@@ -75,3 +76,36 @@ def listed(t: TorchBuilder, tensors: Sequence[SSAValue]) -> SSAValue:
     """Build the list that an op with a result of type `Tensor[]` gives."""
     types = {x.type for x in tensors}
     return t.list(tensors, types.pop() if len(types) == 1 else vtensor())
+
+
+def repeat(
+    t: TorchBuilder,
+    count: Any,
+    carried: Sequence[SSAValue],
+    body: Callable[..., Sequence[SSAValue]],
+    goes_on: Callable[..., SSAValue] | None = None,
+) -> list[SSAValue]:
+    """Emit a `torch.prim.Loop` of `count` turns: `body(i, *carried)` gives the tensors that the next turn carries.
+
+    With `goes_on` the loop ends early, after the turn for whose tensors that gives a false `!torch.bool`.
+    """
+    types = [c.type for c in carried]
+    block = Block(arg_types=[INT, *types])
+    outer = t.block, t.before
+    t.block, t.before = block, None
+    try:
+        results = body(*block.args)
+        nexts = [t.cast(v, type_) for v, type_ in zip(results, types, strict=True)]
+        t.emit(LoopConditionOp, (t.constant(True) if goes_on is None else goes_on(*nexts), *nexts))
+    finally:
+        t.block, t.before = outer
+    trip = t.constant(count) if isinstance(count, int) else count
+    return list(t.emit(LoopOp, (trip, t.constant(True), *carried), types, regions=(Region(block),)).results)
+
+
+def least(t: TorchBuilder, size: Any, other: Any) -> Any:
+    """Take the smaller of two sizes."""
+    if isinstance(size, int) and isinstance(other, int):
+        return min(size, other)
+    numbers = [t.constant(n) if isinstance(n, int) else n for n in (size, other)]
+    return t.op("prim.min.int", numbers, (INT,))[0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -31,6 +31,36 @@ UNFORESEEABLE = frozenset(
 """Entries whose results are random or uninitialised: only their shapes and dtypes are compared."""
 
 CORE_DTYPES = ("float32", "int64", "bool")
+
+
+def _eigen(values: torch.Tensor, vectors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Give what eigenvectors of a Hermitian matrix promise: V Λ Vᴴ is the matrix, Vᴴ V the identity."""
+    return values, vectors * values.unsqueeze(-2) @ vectors.mH, vectors.mH @ vectors
+
+
+def _singular(u: torch.Tensor, values: torch.Tensor, vh: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Give what singular vectors promise: U S Vᴴ is the matrix, Uᴴ U and Vᴴ V the identity."""
+    count = values.shape[-1]
+    product = u[..., :count] * values.unsqueeze(-2) @ vh[..., :count, :]
+    return values, product, u.mH @ u, vh @ vh.mH
+
+
+PROMISES: dict[str, Callable[..., Any]] = {
+    "linalg.eigh": _eigen,
+    "linalg.svd": _singular,
+    "svd": lambda u, values, v: _singular(u, values, v.mH),
+}
+"""Entries whose results are defined up to a sign or a rotation, and what of them is compared: what PyTorch promises."""
+
+
+class Promised:
+    """An op of the database followed by what its results promise."""
+
+    def __init__(self, op: Any, promise: Callable[..., Any]) -> None:
+        self.op, self.promise = op, promise
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.promise(*self.op(*args, **kwargs))
 
 
 class SampleModule(torch.nn.Module):
@@ -105,7 +135,8 @@ def suite_of(name: str, infos: Iterable[Any], dtypes: Iterable[str], change: Any
 
 
 def _samples(info: Any, dtype: torch.dtype, change: Any) -> list[Sample]:
-    found = [change(sample_of(info.op, (s.input, *s.args), s.kwargs)) for s in chosen(info, dtype)]
+    op = Promised(info.op, PROMISES[info.name]) if info.name in PROMISES else info.op
+    found = [change(sample_of(op, (s.input, *s.args), s.kwargs)) for s in chosen(info, dtype)]
     return [s for s in found if s is not None]
 
 

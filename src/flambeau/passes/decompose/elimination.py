@@ -1,0 +1,176 @@
+"""Factors of matrices by elimination, column after column: LU with row exchanges, Cholesky, and substitution.
+
+Each turn of a loop is a few ops on the whole batch of matrices: a rank-1 update is n² work that vectorises, so an
+n x n matrix takes n turns and n³ work in all. Rows and columns that a turn must leave alone are masked by position,
+so that no size depends on the turn.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from xdsl.ir import SSAValue
+
+from flambeau.infer.builder import TorchBuilder
+from flambeau.ir import dtypes
+from flambeau.passes.decompose.rules import least, minus, plus, repeat
+
+
+def adjoint(t: TorchBuilder, x: SSAValue) -> SSAValue:
+    """Transpose matrices, and conjugate them where they are complex."""
+    return t.transpose(conjugate(t, x), -2, -1)
+
+
+def conjugate(t: TorchBuilder, x: SSAValue) -> SSAValue:
+    return t.conj_physical(x) if t.dtype(x).is_complex else x
+
+
+def real_part(t: TorchBuilder, x: SSAValue) -> SSAValue:
+    return t.select(t.view_as_real(x), -1, 0) if t.dtype(x).is_complex else x
+
+
+def positions(t: TorchBuilder, count: Any) -> SSAValue:
+    """Count from 0 along a dim, as i64."""
+    return t.arange(count, dtype=dtypes.int64)
+
+
+def element(t: TorchBuilder, x: SSAValue, i: Any) -> SSAValue:
+    """Take the i-th element of the diagonal of each matrix."""
+    return t.select(t.select(x, -2, i), -1, i)
+
+
+def per_matrix(t: TorchBuilder, x: SSAValue, value: Any, dtype: dtypes.DType) -> SSAValue:
+    """Fill a tensor that has one element for each matrix of the batch."""
+    return t.full(t.shape(x)[:-2], value, dtype=dtype)
+
+
+def outer(t: TorchBuilder, column: SSAValue, row: SSAValue) -> SSAValue:
+    return t.mul(t.unsqueeze(column, -1), t.unsqueeze(row, -2))
+
+
+def lu(t: TorchBuilder, x: SSAValue, pivot: bool = True) -> tuple[SSAValue, SSAValue, SSAValue, SSAValue]:
+    """Factor matrices into L and U, packed in one matrix, with the rows in an order that keeps multipliers small.
+
+    Gives the packed factors; LAPACK's pivots, from 1; the order of rows, so that row i of LU is row `order[i]` of x;
+    and for each matrix the number, from 1, of the first zero on U's diagonal, else 0. Of equally large candidates the
+    first becomes the pivot; complex ones are measured by |re| + |im|, as LAPACK does.
+    """
+    *batch, rows, columns = t.shape(x)
+    count = least(t, rows, columns)
+    row, column, turn = positions(t, rows), positions(t, columns), positions(t, count)
+    pivots = t.to(t.expand(t.add(turn, 1), [*batch, count]), dtypes.int32)
+    order = t.clone(t.expand(row, [*batch, rows]))
+    info = per_matrix(t, x, 0, dtypes.int32)
+
+    def body(i: SSAValue, a: SSAValue, pivots: SSAValue, order: SSAValue, info: SSAValue) -> list[SSAValue]:
+        if pivot:
+            size = _measure(t, t.select(a, -1, i))
+            size = t.where(t.ge(row, i), size, t.full_like(size, -1.0))
+            best = t.argmax(size, -1, True)
+            pivots = t.where(t.eq(turn, i), t.to(t.add(best, 1), dtypes.int32), pivots)
+            here = t.add(t.zeros_like(best), i)
+            swap = t.where(t.eq(row, i), best, t.where(t.eq(row, best), here, row))
+            a = t.gather(a, -2, t.expand(t.unsqueeze(swap, -1), [*batch, rows, columns]))
+            order = t.gather(order, -1, swap)
+        a, found = _eliminate(t, a, i, row, column)
+        is_new = t.logical_and(found, t.eq(info, 0))
+        number = t.to(t.add(t.zeros_like(info), plus(t, i, 1)), dtypes.int32)
+        return [a, pivots, order, t.where(is_new, number, info)]
+
+    packed, pivots, order, info = repeat(t, count, [x, pivots, order, info], body)
+    return packed, pivots, order, info
+
+
+def _measure(t: TorchBuilder, x: SSAValue) -> SSAValue:
+    if not t.dtype(x).is_complex:
+        return t.abs(x)
+    return t.sum(t.abs(t.view_as_real(x)), [-1])
+
+
+def _eliminate(
+    t: TorchBuilder, a: SSAValue, i: SSAValue, row: SSAValue, column: SSAValue
+) -> tuple[SSAValue, SSAValue]:
+    """Subtract multiples of row i from those below it; tell where the pivot is zero, and nothing is to be done."""
+    pivot = element(t, a, i)
+    is_zero = t.eq(pivot, 0)
+    divisor = t.unsqueeze(t.where(is_zero, t.ones_like(pivot), pivot), -1)
+    factors = t.div(t.select(a, -1, i), divisor)
+    below = t.unsqueeze(t.gt(row, i), -1)
+    updated = t.sub(a, outer(t, factors, t.select(a, -2, i)))
+    a = t.where(t.logical_and(below, t.gt(column, i)), updated, a)
+    return t.where(t.logical_and(below, t.eq(column, i)), t.unsqueeze(factors, -1), a), is_zero
+
+
+def order_of(t: TorchBuilder, pivots: SSAValue, rows: Any) -> SSAValue:
+    """Find the order of rows that LAPACK's row exchanges make, one after the other."""
+    *batch, count = t.shape(pivots)
+    row = positions(t, rows)
+
+    def body(i: SSAValue, order: SSAValue) -> list[SSAValue]:
+        other = t.unsqueeze(t.sub(t.to(t.select(pivots, -1, i), dtypes.int64), 1), -1)
+        here = t.add(t.zeros_like(other), i)
+        return [t.gather(order, -1, t.where(t.eq(row, i), other, t.where(t.eq(row, other), here, row)))]
+
+    return repeat(t, count, [t.clone(t.expand(row, [*batch, rows]))], body)[0]
+
+
+def inverse_order(t: TorchBuilder, order: SSAValue) -> SSAValue:
+    """Invert a permutation: where in `order` is i?"""
+    places = positions(t, t.shape(order)[-1])
+    is_here = t.eq(t.unsqueeze(order, -2), t.unsqueeze(places, -1))
+    return t.sum(t.mul(t.to(is_here, dtypes.int64), places), [-1])
+
+
+def take_rows(t: TorchBuilder, x: SSAValue, order: SSAValue) -> SSAValue:
+    """Take the rows of matrices in an order, each matrix in its own."""
+    return t.gather(x, -2, t.expand(t.unsqueeze(order, -1), t.shape(x)))
+
+
+def substitute(t: TorchBuilder, a: SSAValue, b: SSAValue, upper: bool, unit: bool = False) -> SSAValue:
+    """Solve a x = b for triangular matrices; `unit` says that the diagonal is 1, whatever stands there."""
+    count = t.shape(b)[-2]
+    row = positions(t, count)
+
+    def body(i: SSAValue, x: SSAValue) -> list[SSAValue]:
+        k = minus(t, minus(t, count, 1), i) if upper else i
+        solved = t.select(x, -2, k)
+        if not unit:
+            solved = t.div(solved, t.unsqueeze(element(t, a, k), -1))
+        is_open = t.unsqueeze(t.lt(row, k) if upper else t.gt(row, k), -1)
+        x = t.where(is_open, t.sub(x, outer(t, t.select(a, -1, k), solved)), x)
+        return [t.where(t.unsqueeze(t.eq(row, k), -1), t.unsqueeze(solved, -2), x)]
+
+    return repeat(t, count, [b], body)[0]
+
+
+def lu_solve(t: TorchBuilder, packed: SSAValue, order: SSAValue, b: SSAValue, is_adjoint: bool = False) -> SSAValue:
+    """Solve a x = b, or with the adjoint of a, given the factors of a and the order of its rows."""
+    if not is_adjoint:
+        return substitute(t, packed, substitute(t, packed, take_rows(t, b, order), False, True), True)
+    turned = adjoint(t, packed)
+    solved = substitute(t, turned, substitute(t, turned, b, False), True, True)
+    return take_rows(t, solved, inverse_order(t, order))
+
+
+def cholesky(t: TorchBuilder, x: SSAValue) -> tuple[SSAValue, SSAValue]:
+    """Factor x = L Lᴴ, of which only the lower triangle is read.
+
+    Gives L, and for each matrix the number, from 1, of the first leading minor that is not positive, else 0.
+    """
+    size = t.shape(x)[-1]
+    place = positions(t, size)
+    info = per_matrix(t, x, 0, dtypes.int32)
+
+    def body(i: SSAValue, a: SSAValue, info: SSAValue) -> list[SSAValue]:
+        square = real_part(t, element(t, a, i))
+        is_bad = t.logical_and(t.logical_not(t.gt(square, 0)), t.eq(info, 0))
+        number = t.to(t.add(t.zeros_like(info), plus(t, i, 1)), dtypes.int32)
+        root = t.to(t.unsqueeze(t.sqrt(square), -1), t.dtype(x))
+        factors = t.where(t.eq(place, i), root, t.div(t.select(a, -1, i), root))
+        below = t.unsqueeze(t.gt(place, i), -1)
+        updated = t.sub(a, outer(t, factors, conjugate(t, factors)))
+        a = t.where(t.logical_and(below, t.gt(place, i)), updated, a)
+        return [t.where(t.eq(place, i), t.unsqueeze(factors, -1), a), t.where(is_bad, number, info)]
+
+    factor, info = repeat(t, size, [x, info], body)
+    return t.tril(factor), info
