@@ -88,7 +88,9 @@ def inv_ex(x: Meta, check: bool) -> tuple[Meta, Meta]:
 
 @infer_rule("aten._linalg_solve_ex")
 def solve_ex(a: Meta, b: Meta, left: bool, check: bool) -> tuple[Meta, Meta, Meta, Meta]:
-    is_vector = b.rank == 1 or (b.rank == a.rank - 1 and all(m in (n, None) or n is None for m, n in zip(a.shape, b.shape, strict=False)))
+    is_vector = b.rank == 1 or (
+        b.rank == a.rank - 1 and all(m in (n, None) or n is None for m, n in zip(a.shape, b.shape, strict=False))
+    )
     shape = broadcast(a.shape[:-1], b.shape) if is_vector else (*_batch(a, b), *b.shape[-2:])
     return Meta(shape, b.dtype), a, Meta(a.shape[:-1], dtypes.int32), _info(a)
 

@@ -68,10 +68,8 @@ def lu(t: TorchBuilder, x: SSAValue, pivot: bool = True) -> tuple[SSAValue, SSAV
             size = t.where(t.ge(row, i), size, t.full_like(size, -1.0))
             best = t.argmax(size, -1, True)
             pivots = t.where(t.eq(turn, i), t.to(t.add(best, 1), dtypes.int32), pivots)
-            here = t.add(t.zeros_like(best), i)
-            swap = t.where(t.eq(row, i), best, t.where(t.eq(row, best), here, row))
-            a = t.gather(a, -2, t.expand(t.unsqueeze(swap, -1), [*batch, rows, columns]))
-            order = t.gather(order, -1, swap)
+            a = _exchange(t, a, i, best, row)
+            order = t.squeeze(_exchange(t, t.unsqueeze(order, -1), i, best, row), -1)
         a, found = _eliminate(t, a, i, row, column)
         is_new = t.logical_and(found, t.eq(info, 0))
         number = t.to(t.add(t.zeros_like(info), plus(t, i, 1)), dtypes.int32)
@@ -81,15 +79,21 @@ def lu(t: TorchBuilder, x: SSAValue, pivot: bool = True) -> tuple[SSAValue, SSAV
     return packed, pivots, order, info
 
 
+def _exchange(t: TorchBuilder, a: SSAValue, i: Any, other: SSAValue, row: SSAValue) -> SSAValue:
+    """Exchange row i of each matrix with another one, whose number `other` has in its last dim, of size 1."""
+    *batch, _, columns = t.shape(a)
+    theirs = t.gather(a, -2, t.expand(t.unsqueeze(other, -1), [*batch, 1, columns]))
+    is_here, is_there = t.unsqueeze(t.eq(row, i), -1), t.unsqueeze(t.eq(row, other), -1)
+    return t.where(is_here, theirs, t.where(is_there, t.unsqueeze(t.select(a, -2, i), -2), a))
+
+
 def _measure(t: TorchBuilder, x: SSAValue) -> SSAValue:
     if not t.dtype(x).is_complex:
         return t.abs(x)
     return t.sum(t.abs(t.view_as_real(x)), [-1])
 
 
-def _eliminate(
-    t: TorchBuilder, a: SSAValue, i: SSAValue, row: SSAValue, column: SSAValue
-) -> tuple[SSAValue, SSAValue]:
+def _eliminate(t: TorchBuilder, a: SSAValue, i: SSAValue, row: SSAValue, column: SSAValue) -> tuple[SSAValue, SSAValue]:
     """Subtract multiples of row i from those below it; tell where the pivot is zero, and nothing is to be done."""
     pivot = element(t, a, i)
     is_zero = t.eq(pivot, 0)
@@ -108,10 +112,10 @@ def order_of(t: TorchBuilder, pivots: SSAValue, rows: Any) -> SSAValue:
 
     def body(i: SSAValue, order: SSAValue) -> list[SSAValue]:
         other = t.unsqueeze(t.sub(t.to(t.select(pivots, -1, i), dtypes.int64), 1), -1)
-        here = t.add(t.zeros_like(other), i)
-        return [t.gather(order, -1, t.where(t.eq(row, i), other, t.where(t.eq(row, other), here, row)))]
+        return [_exchange(t, order, i, other, row)]
 
-    return repeat(t, count, [t.clone(t.expand(row, [*batch, rows]))], body)[0]
+    start = t.unsqueeze(t.expand(row, [*batch, rows]), -1)
+    return t.squeeze(repeat(t, count, [t.clone(start)], body)[0], -1)
 
 
 def inverse_order(t: TorchBuilder, order: SSAValue) -> SSAValue:

@@ -32,10 +32,14 @@ def _check(t: TorchBuilder, info: SSAValue, name: str, reason: str) -> None:
     require_element(t, t.all(t.eq(info, 0)), f"{name}: {reason}")
 
 
+_LOOK_AT_SIZES = ("torch.bind_symbolic_shape", "torch.aten.size.int")
+
+
 def _refuse_factors(t: TorchBuilder, *numbers: int) -> None:
-    """Refuse a program that uses these results: PyTorch factors the matrix or its transpose, by how it lies in memory."""
+    """Refuse a program that uses these results: PyTorch factors x or its transpose, by how x lies in memory."""
     assert t.before is not None
-    if any(any(t.before.results[i].uses) for i in numbers):
+    users = [use.operation for i in numbers for use in t.before.results[i].uses]
+    if any(user.name not in _LOOK_AT_SIZES for user in users):
         raise Unsupported("the factors of a determinant or a solution, as its gradient uses them")
 
 
@@ -85,38 +89,37 @@ def lu_unpack(t: TorchBuilder, packed: SSAValue, pivots: SSAValue, with_data: bo
 
 
 @decomposition("aten._linalg_det")
-def det_with_factors(t: TorchBuilder, x: SSAValue) -> tuple[SSAValue | None, ...]:
+def det_with_factors(t: TorchBuilder, x: SSAValue) -> Values:
     _refuse_factors(t, 1, 2)
-    diagonal, sign = _diagonal_and_sign(t, x)
-    return t.mul(t.prod(diagonal, -1), sign), None, None
+    packed, pivots, _, _ = elimination.lu(t, x)
+    diagonal, sign = _diagonal_and_sign(t, packed, pivots)
+    return t.mul(t.prod(diagonal, -1), sign), packed, pivots
 
 
 @decomposition("aten._linalg_slogdet")
-def slogdet_with_factors(t: TorchBuilder, x: SSAValue) -> tuple[SSAValue | None, ...]:
+def slogdet_with_factors(t: TorchBuilder, x: SSAValue) -> Values:
     _refuse_factors(t, 2, 3)
-    diagonal, sign = _diagonal_and_sign(t, x)
-    return t.mul(t.prod(t.sgn(diagonal), -1), sign), t.sum(t.log(t.abs(diagonal)), [-1]), None, None
-
-
-def _diagonal_and_sign(t: TorchBuilder, x: SSAValue) -> tuple[SSAValue, SSAValue]:
-    """Give U's diagonal, and the sign of the order of rows: -1 for an odd number of exchanges."""
     packed, pivots, _, _ = elimination.lu(t, x)
+    diagonal, sign = _diagonal_and_sign(t, packed, pivots)
+    return t.mul(t.prod(t.sgn(diagonal), -1), sign), t.sum(t.log(t.abs(diagonal)), [-1]), packed, pivots
+
+
+def _diagonal_and_sign(t: TorchBuilder, packed: SSAValue, pivots: SSAValue) -> tuple[SSAValue, SSAValue]:
+    """Give U's diagonal, and the sign of the order of rows: -1 for an odd number of exchanges."""
     place = elimination.positions(t, t.shape(pivots)[-1])
     moved = t.to(t.ne(pivots, t.add(place, 1)), dtypes.int64)
     sign = t.add(t.mul(t.remainder(t.sum(moved, [-1]), 2), -2), 1)
-    return t.diagonal(packed, 0, -2, -1), t.to(sign, t.dtype(x))
+    return t.diagonal(packed, 0, -2, -1), t.to(sign, t.dtype(packed))
 
 
 @decomposition("aten.linalg_det")
 def det(t: TorchBuilder, x: SSAValue) -> SSAValue:
-    diagonal, sign = _diagonal_and_sign(t, x)
-    return t.mul(t.prod(diagonal, -1), sign)
+    return t.call("aten._linalg_det", x)[0]
 
 
 @decomposition("aten.linalg_slogdet")
 def slogdet(t: TorchBuilder, x: SSAValue) -> Values:
-    diagonal, sign = _diagonal_and_sign(t, x)
-    return t.mul(t.prod(t.sgn(diagonal), -1), sign), t.sum(t.log(t.abs(diagonal)), [-1])
+    return t.call("aten._linalg_slogdet", x)[:2]
 
 
 @decomposition("aten.linalg_inv_ex")
@@ -135,20 +138,20 @@ def inv(t: TorchBuilder, x: SSAValue) -> SSAValue:
 
 
 @decomposition("aten._linalg_solve_ex")
-def solve_ex(t: TorchBuilder, a: SSAValue, b: SSAValue, left: bool, check: bool) -> tuple[SSAValue | None, ...]:
+def solve_ex(t: TorchBuilder, a: SSAValue, b: SSAValue, left: bool, check: bool) -> Values:
     _refuse_factors(t, 1, 2)
     is_vector = len(t.shape(b)) == 1 or (len(t.shape(b)) == len(t.shape(a)) - 1 and _fits(t, a, b))
     b = t.unsqueeze(b, -1) if is_vector else b
     if not left:
         a, b = t.transpose(a, -2, -1), t.transpose(b, -2, -1)
-    packed, _, order, info = elimination.lu(t, a)
+    factors, pivots, order, info = elimination.lu(t, a)
     if check:
         _check(t, info, "linalg.solve_ex", "a matrix is singular")
-    packed, b = _same_batch(t, packed, b)
+    packed, b = _same_batch(t, factors, b)
     order = t.expand(order, t.shape(packed)[:-1])
     x = elimination.lu_solve(t, packed, order, b)
     x = x if left else t.transpose(x, -2, -1)
-    return t.squeeze(x, -1) if is_vector else x, None, None, info
+    return t.squeeze(x, -1) if is_vector else x, factors, pivots, info
 
 
 def _fits(t: TorchBuilder, a: SSAValue, b: SSAValue) -> bool:
@@ -168,7 +171,9 @@ def _same_batch(t: TorchBuilder, a: SSAValue, b: SSAValue) -> tuple[SSAValue, SS
 
 
 @decomposition("aten.linalg_lu_solve")
-def lu_solve(t: TorchBuilder, packed: SSAValue, pivots: SSAValue, b: SSAValue, left: bool, is_adjoint: bool) -> SSAValue:
+def lu_solve(
+    t: TorchBuilder, packed: SSAValue, pivots: SSAValue, b: SSAValue, left: bool, is_adjoint: bool
+) -> SSAValue:
     order = elimination.order_of(t, pivots, t.shape(packed)[-2])
     b = b if left else adjoint(t, b)
     packed, b = _same_batch(t, packed, b)
@@ -336,4 +341,3 @@ def matrix_exp(t: TorchBuilder, x: SSAValue) -> SSAValue:
         return [t.where(t.gt(each, i), t.matmul(y, y), y)]
 
     return repeat(t, most, [result], body)[0]
-

@@ -1,0 +1,154 @@
+"""Factors of matrices, and what is computed by them, against eager PyTorch: batched, real and complex."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import support
+import torch
+from support import check_all
+from torch import Tensor
+
+import flambeau
+from flambeau.diagnostics import CompileError
+from flambeau.engines.errors import RunError
+
+DTYPES = [torch.float32, torch.complex64]
+CLOSE: dict[str, Any] = {"rtol": 1e-3, "atol": 2e-4}
+
+
+def matrices(dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
+    """Make two square matrices with a right-hand side, and a positive definite matrix of each."""
+    if support.TARGET == "tosa" and dtype.is_complex:
+        pytest.skip("TOSA has no complex numbers")
+    a, b = torch.randn(2, 5, 5, dtype=dtype), torch.randn(2, 5, 3, dtype=dtype)
+    return a, b, a @ a.mH + torch.eye(5, dtype=dtype)
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_elimination(dtype: torch.dtype, dynamic: bool) -> None:
+    a, b, _ = matrices(dtype)
+    check_all(
+        [
+            (torch.linalg.det, (a,)), (torch.linalg.slogdet, (a,)), (torch.linalg.inv, (a,)),
+            (torch.linalg.solve, (a, b)), (lambda a, b: torch.linalg.solve(a, b.mT, left=False), (a, b)),
+            (lambda a, b: torch.linalg.solve(a, b[..., 0]), (a, b)), (torch.linalg.lu_factor, (a,)),
+            (lambda a: torch.lu_unpack(*torch.linalg.lu_factor(a)), (a,)), (torch.linalg.lu, (a,)),
+            (lambda a, b: torch.linalg.lu_solve(*torch.linalg.lu_factor(a), b), (a, b)),
+            (lambda a, b: torch.linalg.lu_solve(*torch.linalg.lu_factor(a), b, adjoint=True), (a, b)),
+            (lambda a, b: torch.linalg.lu_solve(*torch.linalg.lu_factor(a), b.mT, left=False), (a, b)),
+        ],
+        dynamic=dynamic,
+        **CLOSE,
+    )  # fmt: skip
+
+
+@pytest.mark.engine
+def test_elimination_of_matrices_that_are_not_square() -> None:
+    wide = torch.randn(3, 4, 6)
+    check_all([(torch.linalg.lu, (wide,)), (torch.linalg.lu, (wide.mT.contiguous(),))], **CLOSE)
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_triangles(dtype: torch.dtype, dynamic: bool) -> None:
+    a, b, s = matrices(dtype)
+    a = a + 4 * torch.eye(5)
+    check_all(
+        [
+            (lambda a, b: torch.linalg.solve_triangular(a, b, upper=True), (a, b)),
+            (lambda a, b: torch.linalg.solve_triangular(a, b.mT, upper=False, left=False), (a, b)),
+            (lambda a, b: torch.linalg.solve_triangular(a, b, upper=False, unitriangular=True), (a, b)),
+            (lambda a, b: torch.triangular_solve(b, a, transpose=True)[0], (a, b)),
+            (torch.linalg.cholesky, (s,)), (lambda s: torch.linalg.cholesky(s, upper=True), (s,)),
+            (lambda s, b: torch.cholesky_solve(b, torch.linalg.cholesky(s)), (s, b)),
+            (lambda s: torch.cholesky_inverse(torch.linalg.cholesky(s, upper=True), upper=True), (s,)),
+        ],
+        dynamic=dynamic,
+        **CLOSE,
+    )  # fmt: skip
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_reflections(dtype: torch.dtype) -> None:
+    matrices(dtype)
+    tall, other = torch.randn(2, 6, 4, dtype=dtype), torch.randn(2, 6, 3, dtype=dtype)
+    check_all(
+        [
+            (torch.linalg.qr, (tall,)), (lambda x: torch.linalg.qr(x.mT), (tall,)), (torch.geqrf, (tall,)),
+            (lambda x: torch.linalg.qr(x, "complete"), (tall,)), (lambda x: torch.linalg.qr(x, "r")[1], (tall,)),
+            (lambda x: torch.linalg.householder_product(*torch.geqrf(x)), (tall,)),
+            (lambda x, y: torch.ormqr(*torch.geqrf(x), y), (tall, other)),
+            (lambda x, y: torch.ormqr(*torch.geqrf(x), y, transpose=True), (tall, other)),
+            (lambda x, y: torch.ormqr(*torch.geqrf(x), y.mT, left=False), (tall, other)),
+            (torch.linalg.qr, (torch.zeros(3, 2, dtype=dtype),)),
+        ],
+        **CLOSE,
+    )  # fmt: skip
+
+
+def eigen(x: Tensor) -> tuple[Tensor, ...]:
+    values, vectors = torch.linalg.eigh(x)
+    return values, vectors * values.unsqueeze(-2) @ vectors.mH, vectors.mH @ vectors
+
+
+def singular(x: Tensor, full: bool) -> tuple[Tensor, ...]:
+    u, values, vh = torch.linalg.svd(x, full_matrices=full)
+    count = values.shape[-1]
+    return values, u[..., :count] * values.unsqueeze(-2) @ vh[..., :count, :], u.mH @ u, vh @ vh.mH
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_rotations(dtype: torch.dtype) -> None:
+    _, _, s = matrices(dtype)
+    tall = torch.randn(6, 4, dtype=dtype)
+    poor = tall[:, :1] @ torch.randn(1, 4, dtype=dtype)
+    check_all(
+        [
+            (eigen, (s,)), (torch.linalg.eigvalsh, (s - 3 * torch.eye(5),)), (eigen, (torch.zeros(3, 3, dtype=dtype),)),
+            (lambda x: singular(x, False), (tall,)), (lambda x: singular(x, True), (tall,)),
+            (lambda x: singular(x.mT, True), (tall,)), (lambda x: singular(x, True), (poor,)),
+            (torch.linalg.svdvals, (tall,)), (torch.linalg.pinv, (tall,)), (torch.linalg.pinv, (poor,)),
+        ],
+        **CLOSE,
+    )  # fmt: skip
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("size", [1, 2, 3, 16, 33])
+def test_eigenvalues_at_sizes_even_and_odd(size: int) -> None:
+    x = torch.randn(size, size, dtype=torch.float64 if support.TARGET != "tosa" else torch.float32)
+    check_all([(eigen, (x + x.T,)), (lambda x: singular(x, True), (x,))], **CLOSE)
+
+
+@pytest.mark.engine
+def test_exponentials() -> None:
+    x = torch.randn(3, 4, 4) * torch.tensor([0.01, 1.0, 6.0]).reshape(3, 1, 1)
+    check_all([(torch.linalg.matrix_exp, (x,)), (torch.linalg.matrix_exp, (x * 0,))], rtol=1e-3, atol=1e-2)
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize(
+    ("function", "reason"),
+    [(torch.linalg.inv, "singular"), (torch.linalg.cholesky, "not positive-definite")],
+    ids=["inv", "cholesky"],
+)
+def test_matrices_that_have_no_factors(function: Any, reason: str) -> None:
+    x = torch.tensor([[1.0, 2.0], [2.0, 1.0]])
+    run = flambeau.load(flambeau.compile(function, (x,), output_type=support.TARGET), profile="quick")
+    with pytest.raises(RunError, match=reason):
+        run(torch.tensor([[1.0, 2.0], [2.0, 4.0]]) * -1)
+
+
+def test_factors_that_depend_on_the_layout_are_refused() -> None:
+    def program(x: Tensor) -> Any:
+        return torch.ops.aten._linalg_det(x)
+
+    with pytest.raises(CompileError, match="the factors of a determinant"):
+        flambeau.compile(program, (torch.eye(3),))
