@@ -39,11 +39,6 @@ def element(t: TorchBuilder, x: SSAValue, i: Any) -> SSAValue:
     return t.select(t.select(x, -2, i), -1, i)
 
 
-def per_matrix(t: TorchBuilder, x: SSAValue, value: Any, dtype: dtypes.DType) -> SSAValue:
-    """Fill a tensor that has one element for each matrix of the batch."""
-    return t.full(t.shape(x)[:-2], value, dtype=dtype)
-
-
 def outer(t: TorchBuilder, column: SSAValue, row: SSAValue) -> SSAValue:
     return t.mul(t.unsqueeze(column, -1), t.unsqueeze(row, -2))
 
@@ -60,9 +55,8 @@ def lu(t: TorchBuilder, x: SSAValue, pivot: bool = True) -> tuple[SSAValue, SSAV
     row, column, turn = positions(t, rows), positions(t, columns), positions(t, count)
     pivots = t.to(t.expand(t.add(turn, 1), [*batch, count]), dtypes.int32)
     order = t.clone(t.expand(row, [*batch, rows]))
-    info = per_matrix(t, x, 0, dtypes.int32)
 
-    def body(i: SSAValue, a: SSAValue, pivots: SSAValue, order: SSAValue, info: SSAValue) -> list[SSAValue]:
+    def body(i: SSAValue, a: SSAValue, pivots: SSAValue, order: SSAValue) -> list[SSAValue]:
         if pivot:
             size = _measure(t, t.select(a, -1, i))
             size = t.where(t.ge(row, i), size, t.full_like(size, -1.0))
@@ -70,13 +64,18 @@ def lu(t: TorchBuilder, x: SSAValue, pivot: bool = True) -> tuple[SSAValue, SSAV
             pivots = t.where(t.eq(turn, i), t.to(t.add(best, 1), dtypes.int32), pivots)
             a = _exchange(t, a, i, best, row)
             order = t.squeeze(_exchange(t, t.unsqueeze(order, -1), i, best, row), -1)
-        a, found = _eliminate(t, a, i, row, column)
-        is_new = t.logical_and(found, t.eq(info, 0))
-        number = t.to(t.add(t.zeros_like(info), plus(t, i, 1)), dtypes.int32)
-        return [a, pivots, order, t.where(is_new, number, info)]
+        return [_eliminate(t, a, i, row, column), pivots, order]
 
-    packed, pivots, order, info = repeat(t, count, [x, pivots, order, info], body)
-    return packed, pivots, order, info
+    packed, pivots, order = repeat(t, count, [x, pivots, order], body)
+    return packed, pivots, order, _first(t, t.eq(t.diagonal(packed, 0, -2, -1), 0))
+
+
+def _first(t: TorchBuilder, is_bad: SSAValue) -> SSAValue:
+    """Find the first true element of the last dim: its number from 1 as i32, and 0 where there is none."""
+    count = t.shape(is_bad)[-1]
+    left = t.mul(is_bad, t.rsub(positions(t, count), count))
+    most = t.amax(t.constant_pad_nd(left, [0, 1]), [-1])  # the element added makes it right for no elements at all
+    return t.to(t.where(t.gt(most, 0), t.rsub(most, plus(t, count, 1)), most), dtypes.int32)
 
 
 def _exchange(t: TorchBuilder, a: SSAValue, i: Any, other: SSAValue, row: SSAValue) -> SSAValue:
@@ -93,16 +92,15 @@ def _measure(t: TorchBuilder, x: SSAValue) -> SSAValue:
     return t.sum(t.abs(t.view_as_real(x)), [-1])
 
 
-def _eliminate(t: TorchBuilder, a: SSAValue, i: SSAValue, row: SSAValue, column: SSAValue) -> tuple[SSAValue, SSAValue]:
-    """Subtract multiples of row i from those below it; tell where the pivot is zero, and nothing is to be done."""
+def _eliminate(t: TorchBuilder, a: SSAValue, i: SSAValue, row: SSAValue, column: SSAValue) -> SSAValue:
+    """Subtract multiples of row i from those below it. Where its pivot is zero, so are they in its column."""
     pivot = element(t, a, i)
-    is_zero = t.eq(pivot, 0)
-    divisor = t.unsqueeze(t.where(is_zero, t.ones_like(pivot), pivot), -1)
+    divisor = t.unsqueeze(t.where(t.eq(pivot, 0), t.ones_like(pivot), pivot), -1)
     factors = t.div(t.select(a, -1, i), divisor)
     below = t.unsqueeze(t.gt(row, i), -1)
     updated = t.sub(a, outer(t, factors, t.select(a, -2, i)))
     a = t.where(t.logical_and(below, t.gt(column, i)), updated, a)
-    return t.where(t.logical_and(below, t.eq(column, i)), t.unsqueeze(factors, -1), a), is_zero
+    return t.where(t.logical_and(below, t.eq(column, i)), t.unsqueeze(factors, -1), a)
 
 
 def order_of(t: TorchBuilder, pivots: SSAValue, rows: Any) -> SSAValue:
@@ -163,18 +161,15 @@ def cholesky(t: TorchBuilder, x: SSAValue) -> tuple[SSAValue, SSAValue]:
     """
     size = t.shape(x)[-1]
     place = positions(t, size)
-    info = per_matrix(t, x, 0, dtypes.int32)
 
-    def body(i: SSAValue, a: SSAValue, info: SSAValue) -> list[SSAValue]:
-        square = real_part(t, element(t, a, i))
-        is_bad = t.logical_and(t.logical_not(t.gt(square, 0)), t.eq(info, 0))
-        number = t.to(t.add(t.zeros_like(info), plus(t, i, 1)), dtypes.int32)
-        root = t.to(t.unsqueeze(t.sqrt(square), -1), t.dtype(x))
+    def body(i: SSAValue, a: SSAValue) -> list[SSAValue]:
+        root = t.to(t.unsqueeze(t.sqrt(real_part(t, element(t, a, i))), -1), t.dtype(x))
         factors = t.where(t.eq(place, i), root, t.div(t.select(a, -1, i), root))
         below = t.unsqueeze(t.gt(place, i), -1)
         updated = t.sub(a, outer(t, factors, conjugate(t, factors)))
         a = t.where(t.logical_and(below, t.gt(place, i)), updated, a)
-        return [t.where(t.eq(place, i), t.unsqueeze(factors, -1), a), t.where(is_bad, number, info)]
+        return [t.where(t.eq(place, i), t.unsqueeze(factors, -1), a)]
 
-    factor, info = repeat(t, size, [x, info], body)
-    return t.tril(factor), info
+    factor = repeat(t, size, [x], body)[0]
+    is_good = t.gt(real_part(t, t.diagonal(factor, 0, -2, -1)), 0)
+    return t.tril(factor), _first(t, t.logical_not(is_good))
