@@ -107,7 +107,7 @@ NO_LEAST = frozenset({"div", "divide", "floor_divide", "fmod", "remainder", "gcd
 """PyTorch itself dies of the least integer divided by -1, with rounding_mode='trunc' and in lcm."""
 
 IMPLEMENTATION = re.compile(
-    r"not implemented for|not supported|unsupported|only supports? |expected .* to be|could not create a primitive|"
+    r"not implemented|not supported|unsupported|only supports? |expected .* to be|could not create a primitive|"
     r"not support|does not support|must be (a )?float|expects? .*(float|dtype|type)|input dtype|type promotion|"
     r"should have the same dtype|same dtype|expected (scalar type|object)|dtype|scalar type|Unsupported|can't be cast|"
     r"Boolean|integral|floating|complex|expected a (long|int)|did not match|to have type|data type|"
@@ -117,9 +117,11 @@ IMPLEMENTATION = re.compile(
 """PyTorch has no kernel for a dtype or a mix of them. That is a gap and not a meaning: we may well have an answer."""
 
 DEFECTS = re.compile(
-    r"output with shape \[\] doesn't match the broadcast shape|input image .* smaller than kernel size|INTERNAL ASSERT"
+    r"output with shape \[\] doesn't match the broadcast shape|input image .* smaller than kernel size|INTERNAL ASSERT|"
+    r"failed to converge because the input matrix contained non-finite values"
 )
-"""PyTorch means to take it and fails: logsumexp over all dims, given as []; pools whose padding it forgets."""
+"""PyTorch means to take it and fails: logsumexp over all dims, given as []; pools whose padding it forgets;
+factors of what is not finite, which are NaN elsewhere."""
 
 
 def is_gap(error: str) -> bool:

@@ -73,7 +73,7 @@ def orthogonal_columns(t: TorchBuilder, x: SSAValue) -> tuple[SSAValue, SSAValue
         lengths = t.diagonal(products, 0, -2, -1)
         scale = t.sqrt(t.mul(t.unsqueeze(lengths, -1), t.unsqueeze(lengths, -2)))
         bound = t.mul(scale, (rounding * _epsilon(t, x)) ** 2)
-        least = t.mul(t.amax(lengths, [-1]), _epsilon(t, x) ** 4)
+        least = t.mul(t.sum(lengths, [-1]), _epsilon(t, x) ** 4)
         beside = t.sub(products, t.diag_embed(lengths))
         return _any(t, t.gt(beside, t.add(bound, t.unsqueeze(t.unsqueeze(least, -1), -1))))
 

@@ -296,13 +296,13 @@ def pinv(t: TorchBuilder, x: SSAValue, atol: SSAValue | None, rtol: SSAValue | N
         u, size, vh = svd(t, x, False, True, None)
         values = size
     if 0 in t.shape(size):
-        return t.zeros([*t.shape(x)[:-2], t.shape(x)[-1], t.shape(x)[-2]], dtype=t.dtype(x))
+        return t.matmul(adjoint(t, vh), adjoint(t, u))
     most = t.amax(size, [-1], True)
     epsilon = 2.0**-52 if t.dtype(size) is dtypes.float64 else 2.0**-23
     usual = t.full_like(most, epsilon * max(t.shape(x)[-2:]))
-    absolute = None if atol is None else t.expand(t.unsqueeze(t.to(atol, t.dtype(size)), -1), t.shape(most))
+    absolute = None if atol is None else t.unsqueeze(t.to(atol, t.dtype(size)), -1)
     if rtol is not None:
-        relative = t.expand(t.unsqueeze(t.to(rtol, t.dtype(size)), -1), t.shape(most))
+        relative = t.unsqueeze(t.to(rtol, t.dtype(size)), -1)
     elif absolute is not None:
         relative = t.where(t.gt(absolute, 0), t.zeros_like(usual), usual)
     else:

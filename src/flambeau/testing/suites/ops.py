@@ -33,12 +33,12 @@ UNFORESEEABLE = frozenset(
 CORE_DTYPES = ("float32", "int64", "bool")
 
 
-def _eigen(values: torch.Tensor, vectors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+def eigen_promise(values: torch.Tensor, vectors: torch.Tensor) -> tuple[torch.Tensor, ...]:
     """Give what eigenvectors of a Hermitian matrix promise: V Λ Vᴴ is the matrix, Vᴴ V the identity."""
     return values, vectors * values.unsqueeze(-2) @ vectors.mH, vectors.mH @ vectors
 
 
-def _singular(u: torch.Tensor, values: torch.Tensor, vh: torch.Tensor) -> tuple[torch.Tensor, ...]:
+def singular_promise(u: torch.Tensor, values: torch.Tensor, vh: torch.Tensor) -> tuple[torch.Tensor, ...]:
     """Give what singular vectors promise: U S Vᴴ is the matrix, Uᴴ U and Vᴴ V the identity."""
     count = values.shape[-1]
     product = u[..., :count] * values.unsqueeze(-2) @ vh[..., :count, :]
@@ -46,9 +46,9 @@ def _singular(u: torch.Tensor, values: torch.Tensor, vh: torch.Tensor) -> tuple[
 
 
 PROMISES: dict[str, Callable[..., Any]] = {
-    "linalg.eigh": _eigen,
-    "linalg.svd": _singular,
-    "svd": lambda u, values, v: _singular(u, values, v.mH),
+    "linalg.eigh": eigen_promise,
+    "linalg.svd": singular_promise,
+    "svd": lambda u, values, v: singular_promise(u, values, v.mH),
 }
 """Entries whose results are defined up to a sign or a rotation, and what of them is compared: what PyTorch promises."""
 
