@@ -22,7 +22,9 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "iree": {"profile": "quick", "device": "local-sync"},
     "xla": {},
 }
-OUTPUT_TYPES = {"eager": "torch", "iree": "linalg-on-tensors", "xla": "stablehlo"}
+if torch.cuda.is_available():
+    OPTIONS["xla-gpu"] = {"device": "gpu"}
+OUTPUT_TYPES = {"eager": "torch", "iree": "linalg-on-tensors", "xla": "stablehlo", "xla-gpu": "stablehlo"}
 SAVED = {"iree": "net.vmfb", "xla": "net.xla"}
 Load = Callable[..., Any]
 
@@ -40,7 +42,7 @@ def load(engine: str) -> Load:
 
     def compile_and_load(function: Any, *args: Any, **options: Any) -> Any:
         module = flambeau.compile(function, args, output_type=OUTPUT_TYPES[engine], **options)
-        return flambeau.load(module, engine=engine, **OPTIONS[engine])
+        return flambeau.load(module, engine=engine.partition("-")[0], **OPTIONS[engine])
 
     return compile_and_load
 
@@ -269,7 +271,7 @@ def test_a_bound_call_reads_what_is_in_its_tensors(load: Load) -> None:
 
 def test_several_functions(engine: str) -> None:
     module = flambeau.compile(lambda x: x + 1, (torch.zeros(2),), output_type="raw", function="plus")
-    run = flambeau.load(flambeau.compile(module, output_type=OUTPUT_TYPES[engine]), engine=engine, **OPTIONS[engine])
+    run = flambeau.load(flambeau.compile(module, output_type=OUTPUT_TYPES[engine]), engine=engine.partition("-")[0], **OPTIONS[engine])
     assert torch.equal(run.function("plus")(torch.zeros(2)), torch.ones(2))
     assert torch.equal(run(torch.zeros(2)), torch.ones(2))
     with pytest.raises(ValueError, match="has no function 'minus'; it has plus"):
@@ -301,7 +303,7 @@ def test_programs_are_saved_and_loaded(engine: str, tmp_path: Path) -> None:
     for shapes in (None, ({0: Dim.AUTO},)):
         model.calls.zero_()
         module = flambeau.compile(model, (torch.ones(2, 3),), output_type=OUTPUT_TYPES[engine], dynamic_shapes=shapes)
-        run = flambeau.load(module, engine=engine, **OPTIONS[engine])
+        run = flambeau.load(module, engine=engine.partition("-")[0], **OPTIONS[engine])
         path = tmp_path / SAVED[engine]
         run.save(path)
         again = flambeau.load(path)
