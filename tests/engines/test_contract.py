@@ -18,12 +18,12 @@ from flambeau.engines import EngineError, Executable, RunError
 from flambeau.ir.arrays import GradientError
 
 OPTIONS: dict[str, dict[str, Any]] = {
-    "eager": {},
-    "iree": {"profile": "quick", "device": "local-sync"},
-    "xla": {},
+    "eager": {"engine": "eager"},
+    "iree": {"engine": "iree", "profile": "quick", "device": "local-sync"},
+    "xla": {"engine": "xla"},
 }
 if torch.cuda.is_available():
-    OPTIONS["xla-gpu"] = {"device": "gpu"}
+    OPTIONS["xla-gpu"] = {"engine": "xla", "device": "gpu"}
 OUTPUT_TYPES = {"eager": "torch", "iree": "linalg-on-tensors", "xla": "stablehlo", "xla-gpu": "stablehlo"}
 SAVED = {"iree": "net.vmfb", "xla": "net.xla"}
 Load = Callable[..., Any]
@@ -42,7 +42,7 @@ def load(engine: str) -> Load:
 
     def compile_and_load(function: Any, *args: Any, **options: Any) -> Any:
         module = flambeau.compile(function, args, output_type=OUTPUT_TYPES[engine], **options)
-        return flambeau.load(module, engine=engine.partition("-")[0], **OPTIONS[engine])
+        return flambeau.load(module, **OPTIONS[engine])
 
     return compile_and_load
 
@@ -271,7 +271,9 @@ def test_a_bound_call_reads_what_is_in_its_tensors(load: Load) -> None:
 
 def test_several_functions(engine: str) -> None:
     module = flambeau.compile(lambda x: x + 1, (torch.zeros(2),), output_type="raw", function="plus")
-    run = flambeau.load(flambeau.compile(module, output_type=OUTPUT_TYPES[engine]), engine=engine.partition("-")[0], **OPTIONS[engine])
+    run = flambeau.load(
+        flambeau.compile(module, output_type=OUTPUT_TYPES[engine]), engine=engine.partition("-")[0], **OPTIONS[engine]
+    )
     assert torch.equal(run.function("plus")(torch.zeros(2)), torch.ones(2))
     assert torch.equal(run(torch.zeros(2)), torch.ones(2))
     with pytest.raises(ValueError, match="has no function 'minus'; it has plus"):
@@ -303,7 +305,7 @@ def test_programs_are_saved_and_loaded(engine: str, tmp_path: Path) -> None:
     for shapes in (None, ({0: Dim.AUTO},)):
         model.calls.zero_()
         module = flambeau.compile(model, (torch.ones(2, 3),), output_type=OUTPUT_TYPES[engine], dynamic_shapes=shapes)
-        run = flambeau.load(module, engine=engine.partition("-")[0], **OPTIONS[engine])
+        run = flambeau.load(module, **OPTIONS[engine])
         path = tmp_path / SAVED[engine]
         run.save(path)
         again = flambeau.load(path)

@@ -11,14 +11,16 @@ from flambeau.ir import dtypes
 def _matrices(*operands: Meta) -> None:
     """Refuse what are no matrices of one dtype that factors can be of."""
     for x in operands:
-        if x.rank < 2:
-            raise InferenceError(
-                f"it takes matrices, which have at least 2 dims, not a tensor of shape {list(x.shape)}"
-            )
+        _of_rank_two(x)
         if x.dtype not in (dtypes.float32, dtypes.float64, dtypes.complex64, dtypes.complex128):
             raise InferenceError(f"it takes matrices of float32, float64, complex64 or complex128, not of {x.dtype}")
         if x.dtype != operands[0].dtype:
             raise InferenceError(f"it takes matrices of one dtype, not of {operands[0].dtype} and {x.dtype}")
+
+
+def _of_rank_two(x: Meta) -> None:
+    if x.rank < 2:
+        raise InferenceError(f"it takes matrices, which have at least 2 dims, not a tensor of shape {list(x.shape)}")
 
 
 def _square(*operands: Meta) -> None:
@@ -122,7 +124,7 @@ def lu(x: Meta, pivot: bool) -> tuple[Meta, Meta, Meta]:
 
 @infer_rule("aten.lu_unpack")
 def lu_unpack(x: Meta, pivots: Meta, with_data: bool, with_pivots: bool) -> tuple[Meta, Meta, Meta]:
-    _matrices(x)
+    _of_rank_two(x)
     if with_pivots:
         _numbers_of(x, pivots, (*x.shape[:-2], _least(x)), "pivots")
         if pivots.dtype != dtypes.int32:

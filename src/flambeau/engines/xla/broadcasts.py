@@ -13,7 +13,8 @@ from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, ModuleOp, TensorType
 from xdsl.ir import Operation
 
 from flambeau.dialects import stablehlo
-from flambeau.ir.builder import OpBuilder, erase
+from flambeau.engines.xla.values import before
+from flambeau.ir.builder import erase
 from flambeau.lowering.builder import i64_array, tensor_type
 
 
@@ -28,11 +29,9 @@ def _replace(op: Operation) -> None:
     type_, groups = op.results[0].type, op.properties["replica_groups"]
     assert isinstance(type_, TensorType)
     assert isinstance(groups, DenseIntOrFPElementsAttr)
-    assert op.parent is not None
     shape, element = type_.get_shape(), type_.element_type
     size = groups.type.get_shape()[1]
-    b = OpBuilder(op.parent)
-    b.before, b.location = op, op.location
+    b = before(op)
     row = b.value(stablehlo.op("reshape"), (op.operands[0],), tensor_type((1, *shape), element))
     properties: dict[str, Any] = {
         "all_gather_dim": stablehlo.integer(0),

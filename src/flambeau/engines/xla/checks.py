@@ -14,12 +14,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from xdsl.dialects import func
-from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, ModuleOp, StringAttr, TensorType, UnitAttr, i1, i32
+from xdsl.dialects.builtin import ModuleOp, StringAttr, UnitAttr, i1, i32
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from flambeau.dialects import stablehlo
 from flambeau.dialects.sdy import ManualComputationOp, MeshOp, Sharding, ShardingPerValueAttr
 from flambeau.dialects.stablehlo.attributes import ChannelHandle
+from flambeau.engines.xla.values import before, constant
 from flambeau.ir.builder import OpBuilder, erase
 from flambeau.lowering.builder import tensor_type
 from flambeau.lowering.stablehlo.collective import numbers
@@ -51,7 +52,7 @@ def checks_to_result(function: func.FuncOp, wanted: bool = True) -> tuple[str, .
         return ()
     end = function.get_return_op()
     assert end is not None
-    end.operands = [*end.operands, _first_failure(_before(end), found)]
+    end.operands = [*end.operands, _first_failure(before(end), found)]
     function.update_function_type()  # type: ignore[no-untyped-call]
     return tuple(check.message for check in found)
 
@@ -79,10 +80,10 @@ def _of_devices(op: ManualComputationOp) -> list[_Check]:
     if not found:
         return []
     end = _end(op.body)
-    b = _before(end)
+    b = before(end)
     failed = _among_devices(b, op, _first_failure(b, found))
     for i, _ in enumerate(found, 1):
-        operands = (failed, _constant(b, i, _NUMBER))
+        operands = (failed, constant(b, i, _NUMBER))
         end.operands = [*end.operands, b.value(stablehlo.op("compare"), operands, _HOLDS, stablehlo.comparison("NE"))]
     messages = [check.message for check in found]
     shardings = op.out_shardings.data + (Sharding(()),) * len(messages)
@@ -110,9 +111,9 @@ def _among_devices(b: OpBuilder, op: ManualComputationOp, number: SSAValue) -> S
 
 def _first_failure(b: OpBuilder, checks: Sequence[_Check]) -> SSAValue:
     """Compute the number of the first check that failed, from 1; 0 if none did."""
-    number = _constant(b, 0, _NUMBER)
+    number = constant(b, 0, _NUMBER)
     for i, check in reversed(list(enumerate(checks, 1))):
-        number = b.value(stablehlo.op("select"), (check.holds, number, _constant(b, i, _NUMBER)), _NUMBER)
+        number = b.value(stablehlo.op("select"), (check.holds, number, constant(b, i, _NUMBER)), _NUMBER)
     return number
 
 
@@ -125,7 +126,7 @@ def _of_branch(op: Operation) -> list[_Check]:
     at = 0
     for region, checks in zip(op.regions, inside, strict=True):
         end = _end(region)
-        holds = [_constant(_before(end), 1, _HOLDS)] * len(messages)
+        holds = [constant(before(end), 1, _HOLDS)] * len(messages)
         holds[at : at + len(checks)] = [check.holds for check in checks]
         end.operands = [*end.operands, *holds]
         at += len(checks)
@@ -147,18 +148,18 @@ def _of_loop(op: Operation) -> list[_Check]:
         for _ in checks:
             region.block.insert_arg(_HOLDS, len(region.block.args))
     end = _end(body)
-    b = _before(end)
+    b = before(end)
     carried = body.block.args[size:]
     holds = [
         b.value(stablehlo.op("and"), (old, check.holds), _HOLDS) for old, check in zip(carried, checks, strict=True)
     ]
     end.operands = [*end.operands, *holds]
     goes_on = _end(condition)
-    b = _before(goes_on)
+    b = before(goes_on)
     for still in condition.block.args[size:]:
         goes_on.operands[0] = b.value(stablehlo.op("and"), (goes_on.operands[0], still), _HOLDS)
-    b = _before(op)
-    start = _constant(b, 1, _HOLDS)
+    b = before(op)
+    start = constant(b, 1, _HOLDS)
     for check in early:
         start = b.value(stablehlo.op("and"), (start, check.holds), _HOLDS)
     return early + _with_results(op, [start] * len(checks), [check.message for check in checks])
@@ -187,12 +188,12 @@ def _copy(block: Block, values: Sequence[SSAValue]) -> Block:
     return Block([op.clone(mapping) for op in block.ops if op is not block.last_op])
 
 
-def _move(block: Block, before: Operation) -> None:
+def _move(block: Block, successor: Operation) -> None:
     """Move the ops of a block to stand before an op."""
-    assert before.parent is not None
+    assert successor.parent is not None
     for op in list(block.ops):
         op.detach()  # type: ignore[no-untyped-call]
-        before.parent.insert_op_before(op, before)
+        successor.parent.insert_op_before(op, successor)
 
 
 def _with_results(op: Operation, operands: Sequence[SSAValue], messages: Sequence[str]) -> list[_Check]:
@@ -218,15 +219,3 @@ def _end(region: Region) -> Operation:
     end = region.block.last_op
     assert end is not None
     return end
-
-
-def _before(op: Operation) -> OpBuilder:
-    assert op.parent is not None
-    b = OpBuilder(op.parent)
-    b.before, b.location = op, op.location
-    return b
-
-
-def _constant(b: OpBuilder, number: int, type_: TensorType[Any]) -> SSAValue:
-    value = DenseIntOrFPElementsAttr.from_list(type_, [number])
-    return b.value(stablehlo.op("constant"), (), type_, {"value": value})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import importlib
+import os
 import re
 import sys
 import time
@@ -42,6 +43,12 @@ OPTIONS: dict[str, Any] = {
     "xla_allow_excess_precision": False,
 }
 """What XLA is told besides the program."""
+GPU_OPTIONS: dict[str, Any] = {
+    # Convolutions too are put into CUDA graphs, and so is what is a single kernel: a start costs more than a node.
+    "xla_gpu_enable_command_buffer": "+CONVOLUTION",
+    "xla_gpu_graph_min_graph_size": 1,
+}
+"""What it is told of programs for GPUs."""
 
 
 @dataclass(frozen=True)
@@ -72,11 +79,14 @@ def get_device(name: str) -> Device:
 
 def compile_program(text: str, device: Device, use_cache: bool = True) -> Any:
     """Compile a module of StableHLO for one device, or take the artefact of the same program from the disk."""
-    options = backends.get_compile_options(num_replicas=1, num_partitions=1, env_options_overrides=dict(OPTIONS))
+    told = OPTIONS if device.is_cpu else {**OPTIONS, **GPU_OPTIONS}
+    options = backends.get_compile_options(num_replicas=1, num_partitions=1, env_options_overrides=dict(told))
     store = ArtefactCache(cache_directory() / "xla") if use_cache and cache_enabled() else None
-    key = cache_key(text, repr(sorted(OPTIONS.items())), _machine(device))
+    key = cache_key(text, repr(sorted(told.items())), _machine(device))
     if store and (found := store.get(key)) is not None:
         try:
+            if not device.is_cpu and "stablehlo.convolution" in text:
+                _start_cudnn(device)
             return device.client.deserialize_executable(found[0], [device.handle], options)
         except (JaxError, ValueError, RuntimeError):
             pass  # of another version, or damaged: compile it again
@@ -97,26 +107,67 @@ def compile_program(text: str, device: Device, use_cache: bool = True) -> Any:
     return executable
 
 
+@cache
+def _start_cudnn(device: Device) -> None:
+    """Let XLA start cuDNN, as it does when it compiles a convolution: it cannot while it captures a CUDA graph."""
+    image = "tensor<1x8x8x8xf32>"
+    call = f"""func.func public @main(%x: {image}, %w: tensor<1x1x8x8xf32>) -> {image} {{
+      %y = stablehlo.convolution(%x, %w) dim_numbers = [b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f], window = {{}}
+        {{batch_group_count = 1 : i64, feature_group_count = 1 : i64}} : ({image}, tensor<1x1x8x8xf32>) -> {image}
+      return %y : {image}
+    }}"""
+    options = backends.get_compile_options(num_replicas=1, num_partitions=1)
+    device.client.compile_and_load(call, [device.handle], options)
+
+
 def _machine(device: Device) -> str:
     machine, instructions = host_cpu()
     kind = f"{device.handle.platform} {device.handle.device_kind} {device.client.platform_version}"
+    kind += f" {os.environ.get('XLA_FLAGS', '')}"
     return f"{kind} {jax.__version__} {machine} {' '.join(sorted(instructions))}"
 
 
 def to_arrays(device: Device, values: Sequence[Any], specs: Sequence[TensorSpec | ScalarSpec]) -> list[Any]:
     """Make arrays of JAX's over the memory of contiguous tensors on the device, and over copies of other values."""
-    tensor, strided, ready, to_dlpack, _ = _torch() if sys.modules.get("torch") and device.is_cpu else _NO_TORCH
+    if not sys.modules.get("torch") or not _has_fast_path:
+        return [to_array(device, value, spec) for value, spec in zip(values, specs, strict=True)]
+    tensor, strided, ready, to_dlpack, _ = _torch()
+    place, stream = _wait_for_torch(device, values)
     arrays = []
     for value, spec in zip(values, specs, strict=True):
         if type(value) is tensor and value.dtype in ready and value.layout is strided and value.is_contiguous():
-            if value.is_cpu and not value.is_neg():
-                arrays.append(_take(to_dlpack(value), device.handle, None))
+            if value.device == place and not value.is_neg():
+                arrays.append(_take(to_dlpack(value), device.handle, stream))
                 continue
         arrays.append(to_array(device, value, spec))
     return arrays
 
 
-_NO_TORCH: tuple[Any, Any, frozenset[Any], Any, Any] = (None, None, frozenset(), None, None)
+def _wait_for_torch(device: Device, values: Sequence[Any]) -> tuple[Any, int | None]:
+    """Let XLA wait for what PyTorch computes on a device; gives the device in PyTorch's terms, and the waiting stream.
+
+    What XLA wrote before, and PyTorch still reads, is given back as soon as its tensor is gone: XLA may write there
+    next, and must not before PyTorch has read it. Who takes an array from the stream waits for that, too.
+    """
+    torch: Any = sys.modules["torch"]
+    if device.is_cpu or not torch.cuda.is_available():
+        return torch.device("cpu"), None
+    place, number, waiting = _torch_stream(device)
+    current = torch.cuda.current_stream(place)
+    if any(is_torch(value) and value.device == place for value in values):
+        waiting.wait_stream(current)
+    else:
+        current.synchronize()
+    return place, number
+
+
+@cache
+def _torch_stream(device: Device) -> tuple[Any, int, Any]:
+    """Return a GPU in PyTorch's terms, and the stream that XLA takes arguments from, as a number and a stream."""
+    torch: Any = importlib.import_module("torch")
+    place = torch.device("cuda", device.handle.local_hardware_id)
+    number = device.handle.get_stream_for_external_ready_events()
+    return place, number, torch.cuda.ExternalStream(number, device=place)
 
 
 @cache
@@ -128,7 +179,7 @@ def _torch() -> tuple[Any, Any, frozenset[Any], Any, Any]:
     # exception"). To go when `test_a_process_ends_after_its_last_call` passes without.
     atexit.register(time.sleep, 0.05)
     # A complex tensor may stand for its conjugate.
-    ready = frozenset(dtype.torch for dtype in dtypes.DTYPES if not dtype.is_complex) if _has_fast_path else frozenset()
+    ready = frozenset(dtype.torch for dtype in dtypes.DTYPES if not dtype.is_complex)
     return torch.Tensor, torch.strided, ready, torch.to_dlpack, torch.utils.dlpack.from_dlpack
 
 
@@ -163,6 +214,25 @@ def _check_dtype(value: Any) -> None:
 def _put(device: Device, array: Any) -> Any:
     with jax.enable_x64(True):
         return jax.device_put(array, device.handle)
+
+
+def from_arrays(
+    device: Device, arrays: Sequence[Any], specs: Sequence[TensorSpec | ScalarSpec], as_torch: bool, to_cpu: bool
+) -> list[Any]:
+    """Make values of the arrays that a program gives; see `from_array`."""
+    if device.is_cpu or to_cpu or not as_torch or not _has_fast_path:
+        return [from_array(device, a, spec, as_torch, to_cpu) for a, spec in zip(arrays, specs, strict=True)]
+    torch: Any = sys.modules["torch"]
+    from_dlpack = _torch()[4]
+    stream = torch.cuda.current_stream(_torch_stream(device)[0]).cuda_stream
+    values = []
+    for array, spec in zip(arrays, specs, strict=True):
+        if isinstance(spec, ScalarSpec):
+            values.append(from_array(device, array, spec, as_torch, to_cpu))
+            continue
+        tensor = from_dlpack(_give(array, stream))  # PyTorch's stream waits until it is computed.
+        values.append(tensor if tensor.dtype is spec.dtype.torch else tensor.view(spec.dtype.torch))
+    return values
 
 
 def from_array(device: Device, array: Any, spec: TensorSpec | ScalarSpec, as_torch: bool, to_cpu: bool) -> Any:

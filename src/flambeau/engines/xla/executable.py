@@ -17,16 +17,18 @@ from xdsl.dialects.builtin import ModuleOp
 from flambeau.diagnostics import CompileError
 from flambeau.engines.errors import EngineError, RunError
 from flambeau.engines.executable import ProgramExecutable
+from flambeau.engines.xla.attention import ATTENTION
 from flambeau.engines.xla.client import (
     Device,
     DeviceWeight,
     JaxError,
     compile_program,
-    from_array,
+    from_arrays,
     get_device,
     to_arrays,
     weights_on,
 )
+from flambeau.engines.xla.gpu import with_attention
 from flambeau.engines.xla.partitioned import Partitioned, partition
 from flambeau.engines.xla.programs import OpenSize, Program, Wanted, axes_of, has_open_arguments, program_of
 from flambeau.ir import dtypes
@@ -36,6 +38,7 @@ from flambeau.lowering.targets import get_target
 from flambeau.passes.symbol_dce import functions_of, is_public
 
 Shapes = tuple[tuple[int, ...] | None, ...]
+Run = Callable[[list[Any]], list[Any]]
 
 
 class ThrashWarning(UserWarning):
@@ -47,13 +50,15 @@ class Compiled:
     """A function that XLA has compiled, with its weights on the device."""
 
     program: Program
-    run: Callable[[list[Any]], list[Any]]
+    run: Run
     weights: list[Any]
     """The arrays of the weights."""
     owners: list[DeviceWeight]
     device: Device
     arguments: tuple[TensorSpec | ScalarSpec, ...]
     results: tuple[TensorSpec | ScalarSpec, ...]
+    early: Run | None = None
+    """What computes the number of the first check that fails, if `run` does not."""
 
     def __call__(self, values: Sequence[Any], as_torch: bool) -> list[Any]:
         """Run the function on a value for each argument; gives its results."""
@@ -61,15 +66,22 @@ class Compiled:
         arrays = to_arrays(device, values, self.arguments)
         to_cpu = device.is_cpu or not any(is_torch(v) and not v.is_cpu for v in values)
         try:
-            outputs = self.run([*arrays, *self.weights])
-            if program.checks and (failed := int(np.asarray(outputs[-1]))):
-                raise RunError(program.checks[failed - 1])
-            return [
-                from_array(device, array, spec, as_torch, to_cpu)
-                for array, spec in zip(outputs, self.results, strict=False)
-            ]
+            taken = [*arrays, *self.weights]
+            number = self._start_checks(taken)
+            outputs = self.run(taken)
+            if program.checks:
+                failed = int(np.asarray(outputs[-1] if number is None else number))
+                if failed:
+                    raise RunError(program.checks[failed - 1])
+            return from_arrays(device, outputs[: len(self.results)], self.results, as_torch, to_cpu)
         except JaxError as error:
             raise RunError(str(error)) from error
+
+    def _start_checks(self, taken: list[Any]) -> Any:
+        """Start the checks on the device, ahead of the function; None if the function computes them itself."""
+        if self.early is None or self.program.gpu is None:
+            return None
+        return self.early([taken[i] for i in self.program.gpu.reads])[0]
 
 
 class XlaExecutable(ProgramExecutable):
@@ -112,16 +124,17 @@ class XlaExecutable(ProgramExecutable):
         start = time.perf_counter()
         if not isinstance(module.op, ModuleOp):
             raise EngineError("XLA takes a module that was compiled here, not text")
-        functions = {n: f for n, f in functions_of(module.op).items() if n in module.signatures and is_public(f)}
+        op = module.op if wanted.is_cpu or axes_of(module.op, wanted.mesh) else with_attention(module)
+        functions = {n: f for n, f in functions_of(op).items() if n in module.signatures and is_public(f)}
         origin = module.origin.op if module.origin is not None else None
         programs: dict[str, Program] = {}
         for name, function in functions.items():
             if not has_open_arguments(function):
                 try:
                     written = [m.result for m in module.signatures[name].mutations]
-                    programs[name] = program_of(module.op, name, wanted, written)
+                    programs[name] = program_of(op, name, wanted, written)
                 except OpenSize:
-                    if origin is None or axes_of(module.op, wanted.mesh):
+                    if origin is None or axes_of(op, wanted.mesh):
                         raise
         if origin is None and len(programs) < len(functions):
             raise EngineError(
@@ -174,13 +187,23 @@ class XlaExecutable(ProgramExecutable):
             partitioned = partition(program, self._device, self.weights, arguments, tuple(results) or signature.results)
             self.timings["compile"] = self.timings.get("compile", 0.0) + time.perf_counter() - start
             return partitioned
-        executable = compile_program(program.text, self._device, self._cache)
+        run, early = self._for_device(program)
         self.timings["compile"] = self.timings.get("compile", 0.0) + time.perf_counter() - start
         weights = weights_on(self._device, self.weights, program.weights)
         arrays = [weight.array for weight in weights]
         return Compiled(
-            program, executable.execute, arrays, weights, self._device, arguments, tuple(results) or signature.results
+            program, run, arrays, weights, self._device, arguments, tuple(results) or signature.results, early
         )
+
+    def _for_device(self, program: Program) -> tuple[Run, Run | None]:
+        """Compile a program for one device; also what computes its checks, if that is a program of its own."""
+        if program.gpu is not None:
+            try:
+                early = program.gpu.checks and compile_program(program.gpu.checks, self._device, self._cache).execute
+                return compile_program(program.gpu.text, self._device, self._cache).execute, early or None
+            except EngineError as error:
+                warnings.warn(f"XLA takes the program, but not as it is best for a GPU: {error}", stacklevel=2)
+        return compile_program(program.text, self._device, self._cache).execute, None
 
     def compiled(self, name: str | None = None) -> Compiled | Partitioned:
         """Return a function of static shapes as XLA has compiled it; ValueError for one of dynamic shapes."""
@@ -210,7 +233,8 @@ class XlaExecutable(ProgramExecutable):
         """Compile a function of a module in the torch dialect: whole, or what comes before its first open size."""
         from flambeau.engines.xla.stages import counting_stage, find_read
 
-        lowered = get_target("stablehlo").lower(module.clone(), {"external": self.wanted.external})
+        kept = () if self.wanted.is_cpu else (ATTENTION,)
+        lowered = get_target("stablehlo").lower(module.clone(), {"external": self.wanted.external}, kept)
         try:
             return self._compile(name, program_of(lowered, name, self.wanted))
         except OpenSize:

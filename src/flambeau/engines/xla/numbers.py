@@ -12,13 +12,12 @@ when `tests/engines/test_xla_numbers.py` says so.
 
 from __future__ import annotations
 
-from typing import Any
-
 from xdsl.dialects.builtin import AnyFloat, DenseIntOrFPElementsAttr, ModuleOp, TensorType, i1, i64
 from xdsl.ir import Operation, SSAValue
 
 from flambeau.dialects import stablehlo
-from flambeau.ir.builder import OpBuilder, erase
+from flambeau.engines.xla.values import before, constant, element_of
+from flambeau.ir.builder import erase
 from flambeau.lowering.builder import tensor_type
 
 
@@ -31,16 +30,14 @@ def keep_arithmetic(module: ModuleOp, is_cpu: bool) -> None:
             for i, operand in enumerate(op.operands):
                 if _is_zero(operand):
                     _hide(op, i)
-        elif is_cpu and op.name == "stablehlo.convert" and _is_float(op.operands[0]) and _element(op.results[0]) == i64:
+        elif (
+            is_cpu and op.name == "stablehlo.convert" and _is_float(op.operands[0]) and element_of(op.results[0]) == i64
+        ):
             _convert(op)
 
 
-def _element(value: SSAValue) -> object:
-    return value.type.element_type if isinstance(value.type, TensorType) else None
-
-
 def _is_float(value: SSAValue) -> bool:
-    return isinstance(_element(value), AnyFloat)
+    return isinstance(element_of(value), AnyFloat)
 
 
 def _is_broadcast(value: SSAValue) -> bool:
@@ -66,16 +63,9 @@ def _is_zero(value: SSAValue) -> bool:
     return str(constant.get_values()[0]) == "0.0"
 
 
-def _before(op: Operation) -> OpBuilder:
-    assert op.parent is not None
-    b = OpBuilder(op.parent)
-    b.before, b.location = op, op.location
-    return b
-
-
 def _hide(op: Operation, index: int) -> None:
     operand = op.operands[index]
-    op.operands[index] = _before(op).value(stablehlo.op("optimization_barrier"), (operand,), operand.type)
+    op.operands[index] = before(op).value(stablehlo.op("optimization_barrier"), (operand,), operand.type)
 
 
 def _convert(op: Operation) -> None:
@@ -83,19 +73,15 @@ def _convert(op: Operation) -> None:
     x, type_ = op.operands[0], op.results[0].type
     assert isinstance(x.type, TensorType)
     assert isinstance(type_, TensorType)
-    b = _before(op)
-
-    def splat(number: float, like: TensorType[Any]) -> SSAValue:
-        value = DenseIntOrFPElementsAttr.from_list(like, [number])
-        return b.value(stablehlo.op("constant"), (), like, {"value": value})
+    b = before(op)
 
     fits = b.value(
         stablehlo.op("compare"),
-        (x, splat(2.0**63, x.type)),
+        (x, constant(b, 2.0**63, x.type)),
         tensor_type(tuple(type_.get_shape()), i1),
         stablehlo.comparison("LT", "FLOAT"),
     )
     found = b.value(stablehlo.op("convert"), (x,), type_)
-    chosen = b.value(stablehlo.op("select"), (fits, found, splat(-(2**63), type_)), type_)
+    chosen = b.value(stablehlo.op("select"), (fits, found, constant(b, -(2**63), type_)), type_)
     op.results[0].replace_all_uses_with(chosen)
     erase(op)

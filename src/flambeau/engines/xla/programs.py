@@ -24,6 +24,7 @@ from flambeau.dialects.stablehlo import precision_config
 from flambeau.engines.errors import EngineError
 from flambeau.engines.xla.broadcasts import broadcasts_to_gathers
 from flambeau.engines.xla.checks import checks_to_result, is_check
+from flambeau.engines.xla.gpu import GpuProgram, for_gpu
 from flambeau.engines.xla.numbers import keep_arithmetic
 from flambeau.ir.builder import erase
 from flambeau.ir.printing import generic_text
@@ -57,6 +58,8 @@ class Program:
     """For each result that stays split, the axes that each of its dims is split along; None for one that is whole."""
     checks: tuple[str, ...] = ()
     """What the function checks. If there is anything, one more result says what failed: 0, or 1 for the first."""
+    gpu: GpuProgram | None = None
+    """The function as a GPU runs it, if it is for one GPU."""
 
 
 def has_open_arguments(function: func.FuncOp) -> bool:
@@ -113,7 +116,8 @@ def program_of(module: ModuleOp, name: str, wanted: Wanted, written: Collection[
     layouts = _lay_out(function, shardings, kept) if axes else ()
     results = tuple(s.axes if s is not None and any(s.axes) else None for s in kept) if axes else ()
     text = generic_text(eliminate_dead_symbols(alone))
-    return Program(text, weights, tuple(axes.items()), layouts, results if any(results) else (), messages)
+    gpu = None if wanted.is_cpu or axes else for_gpu(alone, bool(messages))
+    return Program(text, weights, tuple(axes.items()), layouts, results if any(results) else (), messages, gpu)
 
 
 def _call_by_other_names(module: ModuleOp, names: Mapping[str, str]) -> None:

@@ -21,6 +21,7 @@ from flambeau.engines.safetensors_file import write_safetensors
 from flambeau.engines.saved_weights import describe, restore_weights, shared
 from flambeau.engines.signature_json import signature_from_json, signature_to_json
 from flambeau.engines.xla.executable import XlaExecutable
+from flambeau.engines.xla.gpu import for_gpu
 from flambeau.engines.xla.programs import Program, Wanted
 from flambeau.ir.printing import pretty_text
 
@@ -66,14 +67,16 @@ def load_executable(path: str | PathLike[str], *, device: str | None = None, **o
                 f"{program} has format version {data['version']}, and this Flambeau reads {FORMAT_VERSION}: "
                 "compile the program again"
             )
+        device = device or data["device"]
+        is_cpu = device.startswith("cpu")
         return XlaExecutable(
-            {name: _program_from_json(p) for name, p in data["programs"].items()},
+            {name: _program_from_json(p, is_cpu) for name, p in data["programs"].items()},
             _origin(data["origin"], program),
             restore_weights(weights, data),
             {name: signature_from_json(s) for name, s in data["signatures"].items()},
             function=data["function"],
-            wanted=Wanted(data["checks"], data["exact_products"]),
-            device=device or data["device"],
+            wanted=Wanted(data["checks"], data["exact_products"], is_cpu=is_cpu),
+            device=device,
             **options,
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -107,8 +110,10 @@ def _program_to_json(program: Program) -> dict[str, Any]:
     }
 
 
-def _program_from_json(data: dict[str, Any]) -> Program:
+def _program_from_json(data: dict[str, Any], is_cpu: bool) -> Program:
     axes = tuple((name, int(size)) for name, size in data["axes"].items())
     layouts = tuple(tuple(map(tuple, layout)) for layout in data["layouts"])
     results = tuple(None if r is None else tuple(map(tuple, r)) for r in data.get("results", ()))
-    return Program(data["text"], tuple(data["weights"]), axes, layouts, results, tuple(data["checks"]))
+    text, checks = data["text"], tuple(data["checks"])
+    gpu = None if is_cpu or axes else for_gpu(parse_module(text), bool(checks))
+    return Program(text, tuple(data["weights"]), axes, layouts, results, checks, gpu)

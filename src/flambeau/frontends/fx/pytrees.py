@@ -14,7 +14,9 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import sys
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 CACHE_MODULE = "transformers.cache_utils"
@@ -148,32 +150,50 @@ def _leaf(value: Any, path: str, leaves: list[tuple[str, Any]]) -> Any:
     return ["leaf", len(leaves) - 1]
 
 
+_Build = Callable[[Sequence[Any]], Any]
+_BUILDERS: OrderedDict[int, tuple[Any, _Build]] = OrderedDict()
+"""How to build what the last descriptions describe, by their identities; each is kept, so that it stays itself."""
+
+
 def _rebuild(description: Any, leaves: Sequence[Any]) -> Any:
+    found = _BUILDERS.get(id(description))
+    if found is None or found[0] is not description:
+        found = _BUILDERS[id(description)] = (description, _builder_of(description))
+        if len(_BUILDERS) > 256:
+            _BUILDERS.popitem(last=False)
+    return found[1](leaves)
+
+
+def _builder_of(description: Any) -> _Build:
+    """Make the function that builds what is described from its leaves: a program has the same result in every call."""
     import torch
 
     if not isinstance(description, (list, tuple)):
-        return description
+        return lambda leaves: description
     tag, content, *rest = description
     if tag == "leaf":
-        return leaves[content]
-    if tag == "dtype":
-        return getattr(torch, content)
-    if tag == "device":
-        return torch.device(content)
-    if tag == "class":
-        return _class_at(content)
+        return itemgetter(content)
+    if tag in ("dtype", "device", "class"):
+        value = torch.device(content) if tag == "device" else getattr(torch, content, None)
+        value = _class_at(content) if tag == "class" else value
+        return lambda leaves: value
     if tag == "constant":
-        return torch.tensor(content)
-    if tag == "list":
-        return [_rebuild(item, leaves) for item in content]
-    if tag == "tuple":
-        return tuple(_rebuild(item, leaves) for item in content)
+        return lambda leaves: torch.tensor(content)
+    if tag in ("list", "tuple"):
+        items = [_builder_of(item) for item in content]
+        kind = list if tag == "list" else tuple
+        return lambda leaves: kind([item(leaves) for item in items])
+    pairs = [(name, _builder_of(item)) for name, item in (content if tag == "dict" else rest[0])]
     if tag == "dict":
-        return {key: _rebuild(item, leaves) for key, item in content}
+        return lambda leaves: {key: item(leaves) for key, item in pairs}
     cls = _class_at(content)
-    value = cls.__new__(cls)
-    vars(value).update((name, _rebuild(item, leaves)) for name, item in rest[0])
-    return value
+
+    def build(leaves: Sequence[Any]) -> Any:
+        value = cls.__new__(cls)
+        vars(value).update([(name, item(leaves)) for name, item in pairs])
+        return value
+
+    return build
 
 
 def _is_part_of_a_cache(value: Any) -> bool:
