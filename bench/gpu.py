@@ -5,6 +5,8 @@
 
 Each call is timed from Python, without waiting between calls, as a server would make them: the median of several
 rounds. Results are compared with eager PyTorch in f32. With TF32 off, as PyTorch has it by default, f32 is f32.
+`xla` waits in each call for the program's checks (that indices are in range), `xla-late` hears of them in the next
+call, as PyTorch's kernels have it, and `xla-unchecked` has none. The bars are for `xla-late`.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ from flambeau.testing.models import MODELS
 
 MODEL_NAMES = ("opt-125m", "bert-base", "resnet-50")
 DTYPES = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32}
-COLUMNS = ("eager", "compile", "reduce-overhead", "xla", "xla-unchecked")
+COLUMNS = ("eager", "compile", "reduce-overhead", "xla", "xla-late", "xla-unchecked")
+CHECKS = {"xla": True, "xla-late": "late", "xla-unchecked": False}
 BARS = {"bf16": "reduce-overhead", "f32": "compile"}
 """What XLA must be at most as slow as, by dtype."""
 
@@ -60,7 +63,7 @@ def difference(result: Any, expected: torch.Tensor) -> float:
     return float((found - expected.double()).norm() / expected.double().norm())
 
 
-def runs_of(case: str, columns: list[str], options: dict[str, Any]) -> tuple[dict[str, Callable[[], Any]], Any]:
+def runs_of(case: str, columns: list[str]) -> tuple[dict[str, Callable[[], Any]], Any]:
     """Make what a case runs, by column, and its result in f32."""
     name, dtype, batch = case.split("/")
     model = MODELS[name].build().cuda()
@@ -78,8 +81,7 @@ def runs_of(case: str, columns: list[str], options: dict[str, Any]) -> tuple[dic
             function = torch.compile(model, mode=None if column == "compile" else column)
         elif column.startswith("xla"):
             module = flambeau.compile(model, (), inputs, output_type="stablehlo")
-            checks = column != "xla-unchecked"
-            function = flambeau.load(module, engine="xla", device="gpu", checks=checks, **options)
+            function = flambeau.load(module, engine="xla", device="gpu", checks=CHECKS[column])
         with torch.no_grad():
             function(**inputs)
         torch.cuda.synchronize()
@@ -100,17 +102,17 @@ def main() -> int:
     missed = []
     print("| case | " + " | ".join(arguments.columns) + " | error of XLA, of eager |")
     for case in arguments.cases:
-        made, expected = runs_of(case, arguments.columns, {})
+        made, expected = runs_of(case, arguments.columns)
         errors = {column: difference(run(), expected) for column, run in made.items()}
         times = {column: milliseconds(run) for column, run in made.items()}
         shown = " | ".join(f"{times[c]:.3f}" for c in arguments.columns)
-        print(f"| {case} | {shown} | {errors.get('xla', 0):.1e}, {errors.get('eager', 0):.1e} |", flush=True)
+        print(f"| {case} | {shown} | {errors.get('xla-late', 0):.1e}, {errors.get('eager', 0):.1e} |", flush=True)
         if arguments.out:
             with arguments.out.open("a") as file:
                 file.write(json.dumps({"case": case, "ms": times, "error": errors}) + "\n")
         bar = BARS[case.split("/")[1]]
-        if "xla" in times and bar in times and times["xla"] > times[bar]:
-            missed.append(f"{case}: {times['xla'] / times[bar]:.2f} times {bar}")
+        if "xla-late" in times and bar in times and times["xla-late"] > times[bar]:
+            missed.append(f"{case}: {times['xla-late'] / times[bar]:.2f} times {bar}")
         del made
         torch.cuda.empty_cache()
     print("\n".join(missed) or "all bars met")

@@ -271,9 +271,7 @@ def test_a_bound_call_reads_what_is_in_its_tensors(load: Load) -> None:
 
 def test_several_functions(engine: str) -> None:
     module = flambeau.compile(lambda x: x + 1, (torch.zeros(2),), output_type="raw", function="plus")
-    run = flambeau.load(
-        flambeau.compile(module, output_type=OUTPUT_TYPES[engine]), engine=engine.partition("-")[0], **OPTIONS[engine]
-    )
+    run = flambeau.load(flambeau.compile(module, output_type=OUTPUT_TYPES[engine]), **OPTIONS[engine])
     assert torch.equal(run.function("plus")(torch.zeros(2)), torch.ones(2))
     assert torch.equal(run(torch.zeros(2)), torch.ones(2))
     with pytest.raises(ValueError, match="has no function 'minus'; it has plus"):
@@ -281,10 +279,10 @@ def test_several_functions(engine: str) -> None:
 
 
 def test_a_module_of_another_output_type_is_an_error(engine: str) -> None:
-    wrong = {"eager": "stablehlo", "iree": "torch", "xla": "linalg-on-tensors"}[engine]
+    wrong = {"eager": "stablehlo", "iree": "torch", "xla": "linalg-on-tensors"}[engine.partition("-")[0]]
     module = flambeau.compile(torch.neg, (torch.zeros(2),), output_type=wrong)
     with pytest.raises(EngineError, match=r"output_type=|torch dialect"):
-        flambeau.load(module, engine=engine)
+        flambeau.load(module, **OPTIONS[engine])
 
 
 @pytest.mark.parametrize("engine", list(SAVED))

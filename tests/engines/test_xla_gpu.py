@@ -16,8 +16,10 @@ from xdsl.dialects.builtin import ModuleOp
 
 import flambeau
 from flambeau.dialects.context import parse_module
+from flambeau.engines import RunError
 from flambeau.engines.xla import attention
 from flambeau.engines.xla.client import compile_program, get_device, to_arrays
+from flambeau.engines.xla.executable import XlaExecutable
 from flambeau.engines.xla.gpu import GpuProgram, with_attention
 from flambeau.engines.xla.programs import Program, Wanted, program_of
 from flambeau.ir.arrays import dtype_of
@@ -170,3 +172,21 @@ def test_what_is_saved_runs_everywhere(tmp_path: Any, monkeypatch: pytest.Monkey
     assert "fmha" in gpu.text
     assert "fmha" not in program.text
     assert np.isfinite(on_cpu(program.text, q).float().numpy()).all()
+
+
+def test_late_checks_are_raised_by_the_next_call_or_by_waiting() -> None:
+    indices, table = torch.tensor([0, 4]), torch.randn(5, 3)
+    module = flambeau.compile(lambda i, t: t[i] * 2, (indices, table), output_type="stablehlo")
+    program = program_of(module.op, "main", Wanted())
+    run = XlaExecutable({"main": program}, None, module.weights, module.signatures, late=True)
+    torch.testing.assert_close(run(indices, table), table[indices] * 2)
+    run(indices + 1, table)
+    with pytest.raises(RunError, match=r"index out of range \(in an earlier call\)"):
+        run(indices, table)
+    run.wait()
+    run(indices + 1, table)
+    with pytest.raises(RunError, match=r"index out of range$"):
+        run.wait()
+    torch.testing.assert_close(run(indices, table), table[indices] * 2)
+    with pytest.raises(ValueError, match='checks is True, False or "late"'):
+        flambeau.load(module, engine="xla", checks="never")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from flambeau.engines.errors import EngineError
 from flambeau.engines.own_state import over_own_state
@@ -35,7 +35,7 @@ class XlaEngine:
         device: str = "cpu",
         mesh: Mapping[str, int] | None = None,
         cache: bool = True,
-        checks: bool = True,
+        checks: bool | Literal["late"] = True,
         tf32: bool | None = None,
         specializations: int = 32,
         functions: Functions | None = None,
@@ -44,14 +44,15 @@ class XlaEngine:
         """Compile a module of output type `stablehlo`.
 
         `device` is `cpu`, `gpu`, or one of several by its number, `gpu:1`. `cache` keeps and reuses artefacts on disk.
-        `checks=False` leaves out the program's own checks, such as that indices are in range: a GPU then need not be
-        waited for. A function of dynamic shapes is compiled for the shapes that it is called with, at the first such
-        call; the last `specializations` of them are kept. A module that was compiled with a mesh runs on as many
-        devices as that has, or as `mesh` says, with the same axes: all sizes 1 for one device. `gather=False` leaves
-        results on their devices that the plan splits: they are arrays of JAX's, `jax.Array`. `tf32` says whether GPUs
-        may round the operands of f32 products; PyTorch's own setting decides if nobody does
-        (`torch.set_float32_matmul_precision`). `functions` are those of Python's that the program calls on a CPU for
-        its `external` ops: with tensors, and numbers by their names.
+        `checks=False` leaves out the program's own checks, such as that indices are in range. `checks="late"` is for
+        GPUs, which a call then does not wait for: as with PyTorch's own kernels, what a call failed at is raised
+        later, by the next call or by `wait()`. A function of dynamic shapes is compiled for the shapes that it is
+        called with, at the first such call; the last `specializations` of them are kept. A module that was compiled
+        with a mesh runs on as many devices as that has, or as `mesh` says, with the same axes: all sizes 1 for one
+        device. `gather=False` leaves results on their devices that the plan splits: they are arrays of JAX's,
+        `jax.Array`. `tf32` says whether GPUs may round the operands of f32 products; PyTorch's own setting decides if
+        nobody does (`torch.set_float32_matmul_precision`). `functions` are those of Python's that the program calls
+        on a CPU for its `external` ops: with tensors, and numbers by their names.
         """
         try:
             from flambeau.engines.xla.executable import XlaExecutable
@@ -70,9 +71,14 @@ class XlaEngine:
         exact = not (tf32 if tf32 is not None else _allows_tf32()) and not device.startswith("cpu")
         targets = bind(module.op, functions, device) if functions else {}
         external = tuple(getattr(module, "options", {}).get("external", ()))
-        wanted = Wanted(checks, exact, mesh, targets, external, gather, device.startswith("cpu"))
+        if checks not in (True, False, "late"):
+            raise ValueError(f'checks is True, False or "late", not {checks!r}')
+        late = checks == "late" and not device.startswith("cpu")
+        wanted = Wanted(bool(checks), exact, mesh, targets, external, gather, device.startswith("cpu"))
         cache = cache and not targets
-        executable = XlaExecutable.of(module, device=device, wanted=wanted, cache=cache, kept=specializations)
+        executable = XlaExecutable.of(
+            module, device=device, wanted=wanted, cache=cache, kept=specializations, late=late
+        )
         executable.timings["load"] = time.perf_counter() - start - sum(executable.timings.values())
         return executable
 

@@ -45,10 +45,14 @@ OPTIONS: dict[str, Any] = {
 """What XLA is told besides the program."""
 GPU_OPTIONS: dict[str, Any] = {
     # Convolutions too are put into CUDA graphs, and so is what is a single kernel: a start costs more than a node.
-    "xla_gpu_enable_command_buffer": "+CONVOLUTION",
+    "xla_gpu_enable_command_buffer": "FUSION,CUBLAS,CUBLASLT,CUDNN,CUSTOM_CALL,CONVOLUTION",
     "xla_gpu_graph_min_graph_size": 1,
+    # Products of one operand are not merged: their biases are then added by cuBLAS.
+    "xla_gpu_dot_merger_threshold_mb": 0,
+    # Norms and softmax become kernels of Triton's where its cost model says that they are faster.
+    "xla_gpu_experimental_enable_fusion_block_level_rewriter": True,
 }
-"""What it is told of programs for GPUs."""
+"""What it is told of programs for GPUs, as far as its version knows these options."""
 
 
 @dataclass(frozen=True)
@@ -79,14 +83,14 @@ def get_device(name: str) -> Device:
 
 def compile_program(text: str, device: Device, use_cache: bool = True) -> Any:
     """Compile a module of StableHLO for one device, or take the artefact of the same program from the disk."""
-    told = OPTIONS if device.is_cpu else {**OPTIONS, **GPU_OPTIONS}
+    told = OPTIONS if device.is_cpu else {**OPTIONS, **_known_options(device)}
     options = backends.get_compile_options(num_replicas=1, num_partitions=1, env_options_overrides=dict(told))
+    if not device.is_cpu and "stablehlo.convolution" in text:
+        _start_cudnn(device)
     store = ArtefactCache(cache_directory() / "xla") if use_cache and cache_enabled() else None
     key = cache_key(text, repr(sorted(told.items())), _machine(device))
     if store and (found := store.get(key)) is not None:
         try:
-            if not device.is_cpu and "stablehlo.convolution" in text:
-                _start_cudnn(device)
             return device.client.deserialize_executable(found[0], [device.handle], options)
         except (JaxError, ValueError, RuntimeError):
             pass  # of another version, or damaged: compile it again
@@ -108,6 +112,27 @@ def compile_program(text: str, device: Device, use_cache: bool = True) -> Any:
 
 
 @cache
+def _known_options(device: Device) -> dict[str, Any]:
+    """Return those of GPU_OPTIONS that this version of XLA has: they are tried with an empty program."""
+    if _takes_options(device, GPU_OPTIONS):
+        return GPU_OPTIONS
+    return {name: value for name, value in GPU_OPTIONS.items() if _takes_options(device, {name: value})}
+
+
+def _takes_options(device: Device, told: dict[str, Any]) -> bool:
+    try:
+        _compile_plainly(device, "func.func public @main() { return }", told)
+    except (JaxError, ValueError, RuntimeError):
+        return False  # it is of another version, and is as right without them
+    return True
+
+
+def _compile_plainly(device: Device, text: str, told: dict[str, Any]) -> None:
+    options = backends.get_compile_options(num_replicas=1, num_partitions=1, env_options_overrides=told)
+    device.client.compile_and_load(text, [device.handle], options)
+
+
+@cache
 def _start_cudnn(device: Device) -> None:
     """Let XLA start cuDNN, as it does when it compiles a convolution: it cannot while it captures a CUDA graph."""
     image = "tensor<1x8x8x8xf32>"
@@ -116,8 +141,7 @@ def _start_cudnn(device: Device) -> None:
         {{batch_group_count = 1 : i64, feature_group_count = 1 : i64}} : ({image}, tensor<1x1x8x8xf32>) -> {image}
       return %y : {image}
     }}"""
-    options = backends.get_compile_options(num_replicas=1, num_partitions=1)
-    device.client.compile_and_load(call, [device.handle], options)
+    _compile_plainly(device, call, {})
 
 
 def _machine(device: Device) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
@@ -59,6 +59,8 @@ class Compiled:
     results: tuple[TensorSpec | ScalarSpec, ...]
     early: Run | None = None
     """What computes the number of the first check that fails, if `run` does not."""
+    reports: Reports | None = None
+    """Where that number is kept to be read later; None where a call waits for it."""
 
     def __call__(self, values: Sequence[Any], as_torch: bool) -> list[Any]:
         """Run the function on a value for each argument; gives its results."""
@@ -70,9 +72,11 @@ class Compiled:
             number = self._start_checks(taken)
             outputs = self.run(taken)
             if program.checks:
-                failed = int(np.asarray(outputs[-1] if number is None else number))
-                if failed:
-                    raise RunError(program.checks[failed - 1])
+                number = outputs[-1] if number is None else number
+                if self.reports is not None:
+                    self.reports.add(number, program.checks)
+                else:
+                    _raise_failed(number, program.checks)
             return from_arrays(device, outputs[: len(self.results)], self.results, as_torch, to_cpu)
         except JaxError as error:
             raise RunError(str(error)) from error
@@ -82,6 +86,30 @@ class Compiled:
         if self.early is None or self.program.gpu is None:
             return None
         return self.early([taken[i] for i in self.program.gpu.reads])[0]
+
+
+def _raise_failed(number: Any, messages: Sequence[str], when: str = "") -> None:
+    """Raise for the check whose number a program gave, from 1; 0 says that none failed."""
+    if failed := int(np.asarray(number)):
+        raise RunError(messages[failed - 1] + when)
+
+
+class Reports:
+    """What calls say of their checks, which is read after they have returned: the GPU is not waited for."""
+
+    def __init__(self) -> None:
+        self._unread: deque[tuple[Any, Sequence[str]]] = deque()
+
+    def add(self, number: Any, messages: Sequence[str]) -> None:
+        """Note what a call that has just been started will say; raise what those before it have said."""
+        number.copy_to_host_async()
+        self._unread.append((number, messages))
+        self.read(unless=1)
+
+    def read(self, unless: int = 0) -> None:
+        """Wait for all calls but so many of the last, and raise for the first that failed."""
+        while len(self._unread) > unless:
+            _raise_failed(*self._unread.popleft(), when=" (in an earlier call)" if unless else "")
 
 
 class XlaExecutable(ProgramExecutable):
@@ -103,6 +131,7 @@ class XlaExecutable(ProgramExecutable):
         wanted: Wanted | None = None,
         cache: bool = True,
         kept: int = 32,
+        late: bool = False,
     ) -> None:
         super().__init__(weights, signatures, function)
         self.device = device
@@ -113,6 +142,7 @@ class XlaExecutable(ProgramExecutable):
         """The program in the torch dialect, which those of dynamic shapes are specialised from."""
         self.wanted = wanted or Wanted()
         self._device, self._cache, self._kept = get_device(device), cache, kept
+        self._reports = Reports() if late else None
         self._static = {name: self._compile(name, program) for name, program in programs.items()}
         self._specialized = {
             name: _Specializations(self, name, kept) for name in signatures if name not in self._static
@@ -172,6 +202,11 @@ class XlaExecutable(ProgramExecutable):
         compiled = self._static.get(name) or self._specialized[name].get(values)
         return compiled(values, as_torch)
 
+    def wait(self) -> None:
+        """Wait until the checks of all calls are done; RunError if one failed, with `checks="late"`."""
+        if self._reports is not None:
+            self._reports.read()
+
     def prepare(self, name: str) -> None:
         """Compile a function of static arguments now that would be compiled when it is called."""
         specs = [a.spec for a in self.signature(name).arguments]
@@ -191,9 +226,8 @@ class XlaExecutable(ProgramExecutable):
         self.timings["compile"] = self.timings.get("compile", 0.0) + time.perf_counter() - start
         weights = weights_on(self._device, self.weights, program.weights)
         arrays = [weight.array for weight in weights]
-        return Compiled(
-            program, run, arrays, weights, self._device, arguments, tuple(results) or signature.results, early
-        )
+        results = tuple(results) or signature.results
+        return Compiled(program, run, arrays, weights, self._device, arguments, results, early, self._reports)
 
     def _for_device(self, program: Program) -> tuple[Run, Run | None]:
         """Compile a program for one device; also what computes its checks, if that is a program of its own."""
