@@ -177,8 +177,9 @@ def test_what_is_saved_runs_everywhere(tmp_path: Any, monkeypatch: pytest.Monkey
 def test_late_checks_are_raised_by_the_next_call_or_by_waiting() -> None:
     indices, table = torch.tensor([0, 4]), torch.randn(5, 3)
     module = flambeau.compile(lambda i, t: t[i] * 2, (indices, table), output_type="stablehlo")
-    program = program_of(module.op, "main", Wanted())
-    run = XlaExecutable({"main": program}, None, module.weights, module.signatures, late=True)
+    wanted = Wanted(late=True)
+    program = program_of(module.op, "main", wanted)
+    run = XlaExecutable({"main": program}, None, module.weights, module.signatures, wanted=wanted)
     torch.testing.assert_close(run(indices, table), table[indices] * 2)
     run(indices + 1, table)
     with pytest.raises(RunError, match=r"index out of range \(in an earlier call\)"):

@@ -74,11 +74,9 @@ class XlaEngine:
         if checks not in (True, False, "late"):
             raise ValueError(f'checks is True, False or "late", not {checks!r}')
         late = checks == "late" and not device.startswith("cpu")
-        wanted = Wanted(bool(checks), exact, mesh, targets, external, gather, device.startswith("cpu"))
+        wanted = Wanted(bool(checks), exact, mesh, targets, external, gather, device.startswith("cpu"), late)
         cache = cache and not targets
-        executable = XlaExecutable.of(
-            module, device=device, wanted=wanted, cache=cache, kept=specializations, late=late
-        )
+        executable = XlaExecutable.of(module, device=device, wanted=wanted, cache=cache, kept=specializations)
         executable.timings["load"] = time.perf_counter() - start - sum(executable.timings.values())
         return executable
 

@@ -131,7 +131,6 @@ class XlaExecutable(ProgramExecutable):
         wanted: Wanted | None = None,
         cache: bool = True,
         kept: int = 32,
-        late: bool = False,
     ) -> None:
         super().__init__(weights, signatures, function)
         self.device = device
@@ -142,7 +141,7 @@ class XlaExecutable(ProgramExecutable):
         """The program in the torch dialect, which those of dynamic shapes are specialised from."""
         self.wanted = wanted or Wanted()
         self._device, self._cache, self._kept = get_device(device), cache, kept
-        self._reports = Reports() if late else None
+        self._reports = Reports() if self.wanted.late else None
         self._static = {name: self._compile(name, program) for name, program in programs.items()}
         self._specialized = {
             name: _Specializations(self, name, kept) for name in signatures if name not in self._static
@@ -226,8 +225,8 @@ class XlaExecutable(ProgramExecutable):
         self.timings["compile"] = self.timings.get("compile", 0.0) + time.perf_counter() - start
         weights = weights_on(self._device, self.weights, program.weights)
         arrays = [weight.array for weight in weights]
-        results = tuple(results) or signature.results
-        return Compiled(program, run, arrays, weights, self._device, arguments, results, early, self._reports)
+        given = tuple(results) or signature.results
+        return Compiled(program, run, arrays, weights, self._device, arguments, given, early, self._reports)
 
     def _for_device(self, program: Program) -> tuple[Run, Run | None]:
         """Compile a program for one device; also what computes its checks, if that is a program of its own."""

@@ -41,19 +41,19 @@ class GpuProgram:
     """Which of the function's arguments `checks` takes."""
 
 
-def for_gpu(module: ModuleOp, has_checks: bool) -> GpuProgram:
+def for_gpu(module: ModuleOp, splits: bool) -> GpuProgram:
     """Make the program for a GPU of one whose only function is `@main`, which is rewritten in place.
 
-    `has_checks` says that the last result is the number of the first check that fails. What checks depend on is mostly
-    arguments, so that they are a small program of their own: its number is there long before the results are, and who
-    calls need not wait for those.
+    `splits` says that the last result is the number of the first check that fails, and is wanted early. What checks
+    depend on is mostly arguments, so that they are a small program of their own: its number is there long before the
+    results are, and who calls need not wait for those.
     """
     round_products(module)
     choose_in_halves(module)
     fuse_attention(module)
     eliminate_dead_code(module)
     function = functions_of(module)["main"]
-    found = _split(function) if has_checks else None
+    found = _split(function) if splits else None
     text = generic_text(eliminate_dead_symbols(module))
     return GpuProgram(text, *found) if found else GpuProgram(text)
 

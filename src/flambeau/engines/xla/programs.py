@@ -85,6 +85,8 @@ class Wanted:
     """Whether results that are split are made whole."""
     is_cpu: bool = True
     """Whether they run on CPUs, for which XLA lacks some ops."""
+    late: bool = False
+    """Whether what checks found is read after the call has returned: then they need no program of their own."""
 
 
 def program_of(module: ModuleOp, name: str, wanted: Wanted, written: Collection[int] = ()) -> Program:
@@ -116,7 +118,7 @@ def program_of(module: ModuleOp, name: str, wanted: Wanted, written: Collection[
     layouts = _lay_out(function, shardings, kept) if axes else ()
     results = tuple(s.axes if s is not None and any(s.axes) else None for s in kept) if axes else ()
     text = generic_text(eliminate_dead_symbols(alone))
-    gpu = None if wanted.is_cpu or axes else for_gpu(alone, bool(messages))
+    gpu = None if wanted.is_cpu or axes else for_gpu(alone, bool(messages) and not wanted.late)
     return Program(text, weights, tuple(axes.items()), layouts, results if any(results) else (), messages, gpu)
 
 
