@@ -49,8 +49,6 @@ GPU_OPTIONS: dict[str, Any] = {
     "xla_gpu_graph_min_graph_size": 1,
     # Products of one operand are not merged: their biases are then added by cuBLAS.
     "xla_gpu_dot_merger_threshold_mb": 0,
-    # Norms and softmax become kernels of Triton's where its cost model says that they are faster.
-    "xla_gpu_experimental_enable_fusion_block_level_rewriter": True,
 }
 """What it is told of programs for GPUs, as far as its version knows these options."""
 
