@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from flambeau.commands import flambeau
-from flambeau.opt import PASSES, parse_pipeline
+from flambeau.opt import NOTHING, PASSES, parse_pipeline
 
 Run = Callable[..., Result]
 
@@ -195,6 +195,34 @@ EFFECTS = {
         "tosa.",
         "torch.",
     ),
+    "torch-shape-refinement-pipeline": (WRITES, "torch-shape-refinement-pipeline", "torch.aten.tanh", "unk"),
+    "torch-simplify-shape-calculations": (WRITES, "torch-simplify-shape-calculations", "torch.aten.tanh", "unk"),
+    "torch-simplify-dtype-calculations": (WRITES, "torch-simplify-dtype-calculations", "torch.aten.tanh", "unk"),
+    "torch-simplification-pipeline": (WRITES, "torch-simplification-pipeline", "torch.aten.relu %x", "!torch.tensor"),
+    "torch-verify-backend-contract-no-decompositions": (
+        VALUES,
+        "torch-verify-backend-contract-no-decompositions",
+        "torch.aten.silu",
+        "",
+    ),
+    "torch-verify-linalg-on-tensors-backend-contract": (
+        VALUES,
+        "convert-torch-to-linalg,torch-verify-linalg-on-tensors-backend-contract",
+        "linalg.generic",
+        "",
+    ),
+    "torch-verify-stablehlo-backend-contract": (
+        VALUES,
+        "convert-torch-to-stablehlo,torch-verify-stablehlo-backend-contract",
+        "stablehlo.",
+        "",
+    ),
+    "torch-verify-tosa-backend-contract": (
+        VALUES,
+        "convert-torch-to-tosa,torch-verify-tosa-backend-contract",
+        "tosa.",
+        "",
+    ),
 }
 """For each pass a program, a pipeline that ends in the pass, what is there afterwards, and what only before."""
 
@@ -270,3 +298,32 @@ def test_options_of_a_pass_are_set(run: Run) -> None:
     assert "mse_loss" not in run(LOSS, "-p", "torch-decompose-complex-ops{legal-ops=aten.tanh}").stdout
     wrong = run(VALUES, "-p", "convert-torch-to-tosa{int64=3}", status=2)
     assert "convert-torch-to-tosa: Incompatible types" in wrong.stderr
+
+
+def test_a_program_of_another_dialect_breaks_the_contract_of_a_target(run: Run) -> None:
+    """S14: what is left of the torch dialect is named, with its types."""
+    for target in ("linalg-on-tensors", "stablehlo", "tosa"):
+        result = run(VALUES, "-p", f"torch-verify-{target}-backend-contract", status=1)
+        assert "aten.silu" in result.stderr
+        assert "the program is to consist of" in result.stderr
+    result = run(VALUES, "-p", "convert-torch-to-tosa,torch-verify-stablehlo-backend-contract", status=1)
+    assert "tosa." in result.stderr
+
+
+@pytest.mark.parametrize("name", NOTHING)
+def test_what_changes_nothing_here_says_so(name: str, run: Run) -> None:
+    """S14: a pass of upstream's whose work is done elsewhere leaves the program as it is, with a word."""
+    result = run(VALUES, "-p", name)
+    assert result.stdout == run(VALUES).stdout
+    assert f"{name} changes nothing here: {NOTHING[name]}" in result.stderr
+
+
+def test_options_may_have_one_dash_and_passes_are_options(run: Run) -> None:
+    """S14: `-pass-pipeline=...`, and each pass as an option, as MLIR's own drivers take them."""
+    pipeline = "torch-backend-to-linalg-on-tensors-backend-pipeline"
+    expected = run(VALUES, "-p", pipeline).stdout
+    assert run(VALUES, f"-pass-pipeline=builtin.module({pipeline})").stdout == expected
+    assert run(VALUES, f"--{pipeline}").stdout == expected
+    assert run(VALUES, "-canonicalize", f"-{pipeline}").stdout == expected
+    kept = run(LOSS, "--torch-decompose-complex-ops=legal-ops=aten.mse_loss").stdout
+    assert "torch.aten.mse_loss" in kept

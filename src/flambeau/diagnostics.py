@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import inspect
 import os
+import platform
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from importlib import metadata
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any
@@ -95,8 +97,32 @@ class CompileError(Exception):
         with open(path, "w", encoding="utf-8") as file:
             file.write("\n".join([*lines, "", pretty_text(module, locations=True)]))
 
+    def report(self, repro: str | os.PathLike[str] | None = None) -> str:
+        """Write a report of this failure in Markdown, to be posted as an issue; what only a person knows is left open.
+
+        `repro` is where `save_repro` has written the program.
+        """
+        ops = sorted({d.op for d in self.diagnostics if d.op})
+        title = f"cannot {self.diagnostics[0].stage}: {', '.join(ops) or self.diagnostics[0].reason}"
+        packages = ("flambeau", "torch", "xdsl", "iree-base-compiler", "jax")
+        versions = [f"| {name} | {found} |" for name in packages if (found := _version(name))]
+        where = f"attached: {os.fspath(repro)}" if repro is not None else "`error.save_repro('repro.mlir')` writes it"
+        return "\n".join(
+            [f"# {title}", "", "## What I wanted to do", "", "(the model, the target, the hardware)", ""]
+            + ["## What happened", "", "```text", str(self), "```", "", "## The program", "", where, ""]
+            + ["## Versions", "", "| | |", "|-|-|", f"| Python | {platform.python_version()} |", *versions, ""]
+            + ["## What would make my life easier", "", "(a rule, a decomposition, a better message, ...)", ""]
+        )
+
     def __reduce__(self) -> Any:
         return (type(self), (self.diagnostics, self.summary))
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return ""
 
 
 _SHOWN = 3

@@ -27,12 +27,20 @@ PASSES = {
     "torch-maximize-value-semantics": "passes.maximize_value_semantics:MaximizeValueSemantics",
     "torch-refine-types": "passes.refine_types:RefineTypes",
     "torch-decompose-complex-ops": "passes.pipelines:DecomposeComplexOps",
+    "torch-shape-refinement-pipeline": "passes.refine_types:RefineTypes",
+    "torch-simplify-shape-calculations": "passes.refine_types:RefineTypes",
+    "torch-simplify-dtype-calculations": "passes.refine_types:RefineTypes",
     "torch-verify-backend-contract": "passes.backend_contract:VerifyBackendContract",
+    "torch-verify-backend-contract-no-decompositions": "passes.backend_contract:VerifyBackendContract",
+    "torch-verify-linalg-on-tensors-backend-contract": "lowering.verify:VerifyLinalgOnTensors",
+    "torch-verify-stablehlo-backend-contract": "lowering.verify:VerifyStablehlo",
+    "torch-verify-tosa-backend-contract": "lowering.verify:VerifyTosa",
     "canonicalize": "passes.canonicalize:Canonicalize",
     "dce": "passes.dead_code:DeadCodeElimination",
     "cse": "passes.common_subexpressions:CommonSubexpressionElimination",
     "torch-lower-to-backend-contract": "passes.pipelines:LowerToBackendContract",
     "torch-function-to-torch-backend-pipeline": "passes.pipelines:LowerToBackendContract",
+    "torch-simplification-pipeline": "passes.pipelines:LowerToBackendContract",
     "torchdynamo-export-to-torch-backend-pipeline": "passes.pipelines:LowerToBackendContract",
     "torchscript-module-to-torch-backend-pipeline": "passes.pipelines:LowerToBackendContract",
     "convert-torch-to-linalg": "lowering.passes:ConvertTorchToLinalg",
@@ -44,8 +52,29 @@ PASSES = {
 }  # fmt: skip
 """Names to where the pass is; it is imported when it is asked for."""
 
-# Parts of upstream's pipelines that have nothing to do here: the work is done elsewhere or not needed.
-_NOTHING = frozenset({"torch-match-quantized-custom-ops", "torch-fuse-quantized-ops", "torch-scalarize-shapes"})
+_REFINED = "types are refined by rules in Python (torch-refine-types), with no functions to add, simplify or drop"
+_AT_ONCE = "a target is lowered to by one pass, convert-torch-to-linalg, -stablehlo or -tosa"
+_QUANTISED = "quantised ops are lowered as they are"
+NOTHING = {
+    "torch-match-quantized-custom-ops": _QUANTISED,
+    "torch-fuse-quantized-ops": _QUANTISED,
+    "torch-unpack-quant-tensor": _QUANTISED,
+    "torch-convert-custom-quant-op": _QUANTISED,
+    "torch-scalarize-shapes": "the passes compute sizes where they meet them",
+    "torch-restructure-non-constant-axes": "rules take axes that are not constant, or say why not",
+    "torch-recompose-complex-ops": "an op that a target takes whole was never taken apart",
+    "torch-reify-shape-calculations": _REFINED,
+    "torch-reify-dtype-calculations": _REFINED,
+    "torch-drop-abstract-interp-calculations": _REFINED,
+    "convert-torch-to-arith": _AT_ONCE,
+    "convert-torch-to-scf": _AT_ONCE,
+    "convert-torch-to-tensor": _AT_ONCE,
+    "convert-torch-to-tmtensor": "its ops come with convert-torch-to-linalg{tm_tensor=true}",
+    "convert-torch-conversion-to-mlprogram": _AT_ONCE,
+    "torch-func-backend-type-conversion": _AT_ONCE,
+    "torch-finalizing-backend-type-conversion": _AT_ONCE,
+}
+"""Parts of upstream's pipelines that leave a program as it is here, and why."""
 
 
 class UnknownPass(ValueError):
@@ -132,7 +161,7 @@ def make_pass(spec: ArgSpec) -> TorchPass:
 
 def run_pipeline(module: ModuleOp, pipeline: str, after: Callable[[str, ModuleOp], None] | None = None) -> ModuleOp:
     """Run the passes of a pipeline; `after(name, module)` is called behind each."""
-    passes = [(spec.name, make_pass(spec) if spec.name not in _NOTHING else None) for spec in parse_pipeline(pipeline)]
+    passes = [(spec.name, make_pass(spec) if spec.name not in NOTHING else None) for spec in parse_pipeline(pipeline)]
     for name, made in passes:
         if made is not None:
             with reporting(name):

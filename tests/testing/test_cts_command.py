@@ -67,6 +67,30 @@ def test_a_failure_exits_with_1_until_it_is_expected_and_a_pass_then_does(tmp_pa
     assert "better user/is_refused/float32 on linalg-on-tensors (was compile: RuntimeError" in mended.output
 
 
+def test_a_report_says_its_levels_and_is_believed_only_as_it_was_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S57: the level that is reached, a digest and a signature, both checked by whoever reads the report."""
+    path = tmp_path / "r.json"
+    monkeypatch.setenv("FLAMBEAU_CTS_KEY", "secret")
+    assert cts("--case", "ops/tanh/float32", "--target", "stablehlo", "--json", path).exit_code == 0
+    report = json.loads(path.read_text())
+    full = {"level": "full", "target": "stablehlo", "reached": True, "share": 1.0, "cases": 1}
+    assert full in report["run"]["levels"]
+    assert len(report["run"]["signature"]) == 64
+    assert cts("--from", path).exit_code == 0
+    monkeypatch.setenv("FLAMBEAU_CTS_KEY", "another")
+    refused = cts("--from", path)
+    assert refused.exit_code == 2
+    assert "it was not signed with the key of FLAMBEAU_CTS_KEY" in refused.output
+    monkeypatch.delenv("FLAMBEAU_CTS_KEY")
+    report["run"]["levels"][0]["reached"] = not report["run"]["levels"][0]["reached"]
+    path.write_text(json.dumps(report))
+    changed = cts("--from", path)
+    assert changed.exit_code == 2
+    assert "it was changed since it was written" in changed.output
+
+
 def test_getting_worse_exits_with_1(tmp_path: Path) -> None:
     good, bad = tmp_path / "good.json", HERE / "bad_backend.py"
     options = ("--cases", CASES, "-k", "is_wrong", "--target", "linalg-on-tensors")

@@ -170,7 +170,9 @@ def compile_command(
     except CompileError as e:
         if repro is not None and "module" in e.context:
             e.save_repro(repro)
-            click.echo(f"the program that failed is in {repro}", err=True)
+            report = repro.with_suffix(".md")
+            report.write_text(e.report(repro), encoding="utf-8")
+            click.echo(f"the program that failed is in {repro}, and {report} is a report to fill in", err=True)
         raise
     timings.update(module.timings)
     text = module.text(weights="inline" if inline_weights else "elided", locations=locations)

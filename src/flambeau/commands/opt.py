@@ -12,7 +12,28 @@ from flambeau.commands.plugins import plugin_option
 from flambeau.diagnostics import CompileError
 
 
-@click.command("opt")
+class _AsMlirOpt(click.Command):
+    """Takes long options with one dash, and passes as options of their names: `-convert-torch-to-linalg`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        from flambeau.opt import NOTHING, PASSES
+
+        known = {name for p in self.params for name in p.opts if name.startswith("--")} | {"--help"}
+        passed: list[str] = []
+        rest: list[str] = []
+        for arg in args:
+            name, _, options = arg.lstrip("-").partition("=")
+            if arg.startswith("-") and (name in PASSES or name in NOTHING):
+                passed.append(name + ("{" + options.strip("\"'{}") + "}" if options else ""))
+            else:
+                single = arg.startswith("-") and not arg.startswith("--") and f"--{name}" in known
+                rest.append(f"-{arg}" if single else arg)
+        if passed:
+            rest += ["--pass-pipeline", ",".join(passed)]
+        return super().parse_args(ctx, rest)
+
+
+@click.command("opt", cls=_AsMlirOpt)
 @click.argument("file", required=False, type=click.Path(path_type=Path))
 @click.option("-p", "--pass-pipeline", "--passes", "pipeline", default="", help="Names, or MLIR's nested syntax.")
 @plugin_option()
@@ -38,14 +59,15 @@ def opt_command(
     from flambeau.files import parse_text, read_text
     from flambeau.ir.printing import generic_text, pretty_text
     from flambeau.ir.verifying import verify
-    from flambeau.opt import PASSES, UnknownPass, get_pass, parse_pipeline, run_pipeline
+    from flambeau.opt import NOTHING, UnknownPass, parse_pipeline, run_pipeline
 
     if list_passes:
-        for name in PASSES:
-            click.echo(f"{name:55} {(get_pass(name).__doc__ or '').partition(chr(10))[0]}")
+        _list_passes()
         return
     try:
-        parse_pipeline(pipeline)
+        for spec in parse_pipeline(pipeline):
+            if spec.name in NOTHING:
+                click.echo(f"{spec.name} changes nothing here: {NOTHING[spec.name]}", err=True)
     except UnknownPass as e:
         raise usage_error(str(e)) from None
     try:
@@ -79,3 +101,12 @@ def opt_command(
             output.write_text(result)
         except OSError as e:
             raise usage_error(f"cannot write {output}: {e}") from None
+
+
+def _list_passes() -> None:
+    from flambeau.opt import NOTHING, PASSES, get_pass
+
+    for name in PASSES:
+        click.echo(f"{name:55} {(get_pass(name).__doc__ or '').partition(chr(10))[0]}")
+    for name, reason in NOTHING.items():
+        click.echo(f"{name:55} Change nothing: {reason}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import hmac
 import json
 import os
 import shlex
@@ -15,6 +16,8 @@ PASS, FAIL, EXCLUDED, XFAIL, XPASS = "pass", "fail", "excluded", "xfail", "xpass
 STATUSES = (PASS, FAIL, XFAIL, XPASS, EXCLUDED)
 STAGES = ("make", "eager", "export", "import", "passes", "lower", "compile", "run", "compare")
 """The way of a case."""
+SIGNING_KEY = "FLAMBEAU_CTS_KEY"
+"""The environment variable with the key that reports are signed with, and must be when they are read."""
 BEFORE_US = STAGES[:3]
 """What fails here is PyTorch's own affair: such a case is excluded, with the reason."""
 
@@ -135,8 +138,23 @@ class Run:
         """Write the report in JSON."""
         from flambeau.engines.cache import write_atomically
 
+        from flambeau.testing.report.levels import LEVELS, standings
+
         results = [r.as_json() for r in self.results]
-        self.about["digest"] = hashlib.sha256(json.dumps(results, sort_keys=True).encode()).hexdigest()
+        self.about["levels"] = [
+            {
+                "level": level.name,
+                "target": s.target,
+                "reached": s.reached,
+                "share": round(s.share, 4),
+                "cases": s.cases,
+            }
+            for level in LEVELS.values()
+            for s in standings(self, level)
+        ]
+        self.about["digest"] = _digest(self.about, results)
+        if key := os.environ.get(SIGNING_KEY):
+            self.about["signature"] = _signature(key, self.about["digest"])
         data = {"run": self.about, "results": results}
         write_atomically(path, json.dumps(data, indent=1).encode())
 
@@ -149,6 +167,7 @@ class Run:
                 file = ResultFile(path)
                 return Run(file.about() or {}, list(file))
             data = json.loads(text)
+            _check_digest(data)
             return Run(data["run"], [Result.from_json(r) for r in data["results"]])
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ValueError(f"{path} is not a report of a run: {error}") from error
@@ -173,6 +192,28 @@ class Run:
             if all(getattr(result, k) == v for k, v in where.items()):
                 found[result.status] += 1
         return found
+
+
+def _digest(about: dict[str, Any], results: Sequence[dict[str, Any]]) -> str:
+    """Hash what a report says of a run and its results, in an order of its own: whoever changes one changes this."""
+    told = {name: value for name, value in about.items() if name not in ("digest", "signature")}
+    return hashlib.sha256(json.dumps([told, results], sort_keys=True).encode()).hexdigest()
+
+
+def _signature(key: str, digest: str) -> str:
+    return hmac.new(key.encode(), digest.encode(), hashlib.sha256).hexdigest()
+
+
+def _check_digest(data: dict[str, Any]) -> None:
+    """Raise ValueError for a report that was changed since it was written, or was signed with another key than ours."""
+    about = data["run"]
+    if "levels" not in about:
+        return  # of before there were digests of everything
+    if _digest(about, data["results"]) != about["digest"]:
+        raise ValueError("it was changed since it was written: its digest is another's")
+    key = os.environ.get(SIGNING_KEY)
+    if key and not hmac.compare_digest(_signature(key, about["digest"]), about.get("signature", "")):
+        raise ValueError(f"it was not signed with the key of {SIGNING_KEY}")
 
 
 def share(counts: dict[str, int]) -> float:
