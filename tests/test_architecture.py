@@ -120,7 +120,7 @@ def test_import_flambeau_is_fast() -> None:
 
 
 def test_the_compiler_needs_no_torch() -> None:
-    """In an interpreter where `import torch` raises, everything behind the frontends can be imported."""
+    """S36: In an interpreter where `import torch` raises, everything behind the frontends can be imported."""
     names = [
         name
         for path in files()
@@ -218,3 +218,18 @@ def test_no_file_is_a_drawer() -> None:
     """Names say what is inside."""
     names = {p.stem for p in files()}
     assert not names & {"utils", "util", "helpers", "misc", "common_utils", "manager"}
+
+
+def test_the_importer_of_torchscript_is_small() -> None:
+    """S80: functions, values, objects and their types, in less than a thousand lines."""
+    files = ("importer", "objects", "types", "locations", "state", "compile")
+    lines = [(ROOT / "frontends" / "script" / f"{name}.py").read_text().count("\n") for name in files]
+    assert sum(lines) < 1000
+
+
+def test_the_importer_of_fx_reads_no_types_as_text() -> None:
+    """S83: it is Python on PyTorch's own objects, without a regular expression."""
+    for name in ("importer", "types", "operands", "schemas", "exported", "layouts"):
+        path = ROOT / "frontends" / "fx" / f"{name}.py"
+        names = {a.name for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Import) for a in n.names}
+        assert "re" not in names, path.name

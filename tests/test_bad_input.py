@@ -496,3 +496,24 @@ def test_a_conditional_on_symbolic_numbers_is_named() -> None:
     """A bool's item() is such a conditional in PyTorch's own terms."""
     with pytest.raises(CompileError, match="sym_ite: a conditional on symbolic sizes is not imported yet"):
         flambeau.compile(lambda x: x.item(), (torch.tensor(True),))
+
+
+def test_a_failure_can_be_posted_as_a_report(tmp_path: Path) -> None:
+    """S60: what is known is filled in: the ops, their places, versions, the command; what is not has a place."""
+    from click.testing import CliRunner
+
+    from flambeau.commands import flambeau as command
+
+    model = tmp_path / "model.py"
+    lines = ["import torch", "class Model(torch.nn.Module):", "    def forward(self, x):"]
+    lines += ["        return torch.linalg.ldl_factor_ex(x)", "def make():", "    return Model()", ""]
+    model.write_text("\n".join(lines))
+    repro = tmp_path / "repro.mlir"
+    failed = CliRunner().invoke(command, ["compile", f"{model}:make", "--input", "3x3xf32", "--repro", str(repro)])
+    assert failed.exit_code == 1
+    report = repro.with_suffix(".md").read_text()
+    assert report.startswith("# cannot lower to linalg-on-tensors: aten.linalg_ldl_factor_ex")
+    assert "model.py:4" in report
+    assert f"attached: {repro}" in report
+    assert f"| torch | {torch.__version__} |" in report
+    assert "## What would make my life easier" in report

@@ -327,6 +327,7 @@ def test_an_op_without_a_rule_is_told_with_what_to_do() -> None:
 
 
 def test_a_dialect_of_the_users_own_takes_less_than_sixty_lines() -> None:
+    """S59: a dialect of a customer's, its lowering, and the programs that it runs."""
     path = Path(__file__).parent.parent / "examples" / "custom_dialect.py"
     assert len(path.read_text().splitlines()) < 60
     example = import_file(path, "example_custom_dialect")

@@ -83,13 +83,13 @@ def sampled(chosen: dict[str, tuple[str, ...]]) -> list[Any]:
 
 @pytest.mark.parametrize(("name", "target"), sampled(OF_ONE_SIZE))
 def test_a_model_runs_as_in_eager(name: str, target: str) -> None:
-    """Unmodified, with its cache where it has one."""
+    """S55: Unmodified, with its cache where it has one."""
     check(name, target, dynamic=False, small=True, sizes=[(BATCH, SEQUENCE)])
 
 
 @pytest.mark.parametrize(("name", "target"), sampled(OF_MANY_SIZES))
 def test_one_compilation_serves_many_sizes(name: str, target: str) -> None:
-    """Batch and, for text, sequence length are dynamic down to the machine code."""
+    """S89: Batch and, for text, sequence length are dynamic down to the machine code."""
     check(name, target, dynamic=True, small=True, sizes=[(BATCH, SEQUENCE), (3, 11)])
 
 
@@ -132,6 +132,7 @@ def test_a_model_of_published_size_on_xla(name: str) -> None:
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", MODELS)
 def test_a_model_of_published_size(name: str, target: str) -> None:
+    """S100: at the published size, with `--full-models`."""
     check(name, target, dynamic=False, small=False, sizes=[(BATCH, SEQUENCE)])
 
 

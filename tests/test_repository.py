@@ -121,3 +121,23 @@ def test_the_makefile_describes_its_targets() -> None:
     documented = set(re.findall(r"\bmake ([a-z]+)\b", (ROOT / "README.md").read_text()))
     documented |= set(re.findall(r"`make ([a-z]+)[ `]", (ROOT / "CONTRIBUTING.md").read_text()))
     assert documented <= make_targets()
+
+
+def test_the_licence_lets_code_move_upstream() -> None:
+    """S49: Apache-2.0 with LLVM's exceptions, or BSD-3-Clause, at the option of who takes it."""
+    text = (ROOT / "LICENSE").read_text()
+    assert "SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception OR BSD-3-Clause" in text
+    for path in (ROOT / "LICENSES").iterdir():
+        assert path.name in text
+
+
+def test_every_row_of_the_checklist_is_named_by_a_test() -> None:
+    """`pytest -k S86` runs what proves row S86 of docs/checklist.md, and it is never nothing."""
+    rows = re.findall(r"^\| S(\d+) \|", (ROOT / "docs" / "checklist.md").read_text(), re.MULTILINE)
+    assert rows == [str(n) for n in range(1, 123)]
+    tests = "\n".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
+    named = {int(n) for n in re.findall(r"\bS(\d{1,3})\b", tests)}
+    named |= {
+        int(n) for name in re.findall(r"^def (test_\w+)", tests, re.MULTILINE) for n in re.findall(r"_s(\d+)", name)
+    }
+    assert sorted(set(range(1, 123)) - named) == []

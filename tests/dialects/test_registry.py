@@ -46,7 +46,7 @@ def test_snapshot_knows_upstreams_ops(installed: dict[str, Any]) -> None:
 
 
 def test_update_reports_what_changed(tmp_path) -> None:
-    """S61: a difference is reported, not swallowed."""
+    """S46: S61: a difference is reported, not swallowed."""
     pytest.importorskip("torch")
     path = tmp_path / "registry.json"
     text = registry.SNAPSHOT.read_text()

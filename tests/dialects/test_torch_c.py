@@ -26,6 +26,7 @@ func.func @f(%v: !torch.vtensor<[2,?],si64>, %t: tensor<2x?xf32>, %b: !torch.boo
 
 @pytest.mark.peer
 def test_round_trip(round_trip) -> None:
+    """S95: casts between values of PyTorch and builtin types."""
     round_trip(CONVERSIONS)
 
 

@@ -51,6 +51,8 @@ Pair = namedtuple("Pair", ["first", "second"])
 
 
 def test_trees_of_arguments_and_results(load: Load) -> None:
+    """S96: programs run in this process, on every engine."""
+
     class Model(torch.nn.Module):
         def forward(self, x: Any, parts: Any, *, scale: Any) -> Any:
             return {"sum": x + parts[0]["a"], "pair": Pair(x * scale, None), "number": 3}

@@ -102,6 +102,7 @@ class Attributes(nn.Module):
 
 
 def test_attributes_of_every_kind() -> None:
+    """S81: lists, dictionaries, tuples, None and tensors as attributes."""
     module, weights = import_script_module(script_module(Attributes()))
     text = pretty_text(module)
     upstream_accepts(text)
@@ -161,6 +162,8 @@ def test_shared_tensors_are_one_literal() -> None:
 
 
 def test_shared_modules_are_one_object(tmp_path: Path) -> None:
+    """S81: submodules that are shared stay one."""
+
     class Twice(nn.Module):
         def __init__(self) -> None:
             super().__init__()

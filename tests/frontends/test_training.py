@@ -114,6 +114,7 @@ def assert_same_state(ours: nn.Module, reference: nn.Module, tolerance: float = 
     ],
 )  # fmt: skip
 def test_twenty_steps_are_those_of_eager(name: str, optimizer: str, target: str) -> None:
+    """S54: losses and parameters over twenty steps."""
     make, batch, loss = MODELS[name]
     model = make()
     reference = copy.deepcopy(model)

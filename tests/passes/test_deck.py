@@ -18,6 +18,7 @@ import flambeau
 from flambeau import torchscript
 from flambeau.dialects.context import parse_module
 from flambeau.dialects.torch.ops import GlobalSlotModuleInitializerOp, GlobalSlotOp
+from flambeau.infer.builder import python_value
 from flambeau.ir.printing import pretty_text
 from flambeau.opt import run_pipeline
 
@@ -248,6 +249,26 @@ builtin.module {
 def test_a_convolution_from_python_is_the_slides() -> None:
     """S77, S79: from the slide's Python. Equal lists are built once, and the number of channels is known."""
     assert str(torchscript.compile(MyConvLayer(), output_type="torch")) == CONV_TODAY
+
+
+def test_constants_are_matched_as_python_values() -> None:
+    """S78: integers, floats, booleans, strings, None and lists of them; what only the run time knows stays a value."""
+    module = parse_module("""
+    func.func @f(%n: !torch.int) {
+      %a = torch.constant.int 2
+      %b = torch.constant.float 1.5
+      %c = torch.constant.bool true
+      %d = torch.constant.none
+      %e = torch.constant.str "cpu"
+      %l = torch.prim.ListConstruct %a, %a : (!torch.int, !torch.int) -> !torch.list<!torch.int>
+      %m = torch.prim.ListConstruct %a, %n : (!torch.int, !torch.int) -> !torch.list<!torch.int>
+      return
+    }
+    """)
+    values = [python_value(op.results[0]) for op in module.walk() if op.results]
+    assert values[:6] == [2, 1.5, True, None, "cpu", [2, 2]]
+    function = next(op for op in module.walk() if isinstance(op, FuncOp))
+    assert values[6] == [2, function.body.block.args[0]]
 
 
 def test_the_slides_convolution_goes_through_the_passes() -> None:

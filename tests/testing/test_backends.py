@@ -43,6 +43,7 @@ METHODS = "    def compile(self, module): return b''\n    def run(self, artefact
     ],
 )
 def test_a_backend_is_found_in_a_file(tmp_path: Path, text: str, name: str) -> None:
+    """S102: a backend is found by its path."""
     backend = load_backend(a_file(tmp_path, text))
     assert name_of(backend) == name
     assert targets_of(backend) == ("linalg-on-tensors",)
@@ -72,6 +73,8 @@ def test_unknown_names_list_the_known_ones() -> None:
 
 
 def test_an_entry_point_is_a_backend(monkeypatch: pytest.MonkeyPatch) -> None:
+    """S102: or by an entry point of another package."""
+
     class Entry:
         name = "installed"
 
@@ -154,11 +157,13 @@ def test_a_wrong_number_of_results_is_told() -> None:
 
 
 def test_the_example_is_short() -> None:
+    """S47, S101: a backend is a file of less than 40 lines."""
     assert len((EXAMPLES / "backend.py").read_text().splitlines()) < 40
 
 
 @pytest.mark.engine
 def test_the_remote_example_survives_the_death_of_its_device() -> None:
+    """S103: a device in another process, that is lost and tried again."""
     backend: Any = load_backend(str(EXAMPLES / "remote_backend.py"))
     module = flambeau.compile(torch.neg, (torch.ones(3),))
     artefact = backend.compile(module)

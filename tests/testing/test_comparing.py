@@ -22,6 +22,7 @@ def test_equal_results_have_no_difference() -> None:
 
 
 def test_the_first_difference_is_told_in_ulps() -> None:
+    """S105: where results differ first, by how many units in the last place."""
     expected = torch.tensor([[1.0, 2.0], [4.0, 8.0]])
     actual = expected.clone()
     actual[1, 0] = 4.5

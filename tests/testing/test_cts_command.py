@@ -25,6 +25,7 @@ def cts(*args: Any) -> Result:
 
 
 def test_what_passes_exits_with_0_and_writes_what_is_asked_for(tmp_path: Path) -> None:
+    """S56: one command, and reports for people and machines."""
     html, junit, data = tmp_path / "r.html", tmp_path / "r.xml", tmp_path / "r.json"
     done = cts("--cases", CASES, "-k", "passes", "--html", html, "--junit", junit, "--json", data)
     assert done.exit_code == 0, done.output
@@ -42,6 +43,7 @@ def test_what_passes_exits_with_0_and_writes_what_is_asked_for(tmp_path: Path) -
 
 
 def test_a_failure_exits_with_1_until_it_is_expected_and_a_pass_then_does(tmp_path: Path) -> None:
+    """S104: the set of expected failures is made from a run, and shrinks."""
     backend = tmp_path / "mine.py"
     shutil.copy(HERE / "bad_backend.py", backend)
     options = ("--backend", backend, "--cases", CASES, "-k", "is_refused", "-k", "is_wrong", "-k", "passes_too")
@@ -65,6 +67,26 @@ def test_a_failure_exits_with_1_until_it_is_expected_and_a_pass_then_does(tmp_pa
     assert mended.exit_code == 1
     assert "xpass user/is_refused/float32" in mended.output
     assert "better user/is_refused/float32 on linalg-on-tensors (was compile: RuntimeError" in mended.output
+
+
+def test_a_page_shows_what_passes_by_op_target_and_dtype(tmp_path: Path) -> None:
+    """S50: the matrix of ops, that coverage.md is."""
+    page = tmp_path / "coverage.md"
+    cases = (
+        "--case",
+        "ops/tanh/float32",
+        "--case",
+        "ops/logical_not/bool",
+        "--target",
+        "stablehlo",
+        "--target",
+        "tosa",
+    )
+    assert cts(*cases, "--matrix", page).exit_code == 0
+    text = page.read_text()
+    assert "| ops | f32 | 1 of 1, 100.0% | 1 of 1, 100.0% |" in text
+    assert "| `tanh` | unary | ST |" in text
+    assert "| op | family | f32 | bool |" in text
 
 
 def test_a_report_says_its_levels_and_is_believed_only_as_it_was_written(
@@ -102,6 +124,7 @@ def test_getting_worse_exits_with_1(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("example", ["backend.py", "remote_backend.py"])
 def test_the_examples_reach_a_level(example: str, tmp_path: Path) -> None:
+    """S97: the example backends reach a level."""
     options = ("--backend", EXAMPLES / example, "--suite", "ops", "--level", "core", "--every", "30")
     done = cts(*options, "--dtype", "f32,bool")
     assert done.exit_code == 0, done.output
@@ -174,6 +197,7 @@ def AddModule_wrong(module, tu: TestUtils):
 
 
 def test_a_suite_of_torch_mlir_runs_as_it_is(tmp_path: Path) -> None:
+    """S99: files of upstream's end-to-end framework are suites."""
     path = tmp_path / "upstream_suite.py"
     path.write_text(UPSTREAM)
     done = cts("--cases", path, "--json", tmp_path / "r.json", "--target", "stablehlo")
@@ -196,7 +220,7 @@ SAMPLES = [
 
 @pytest.mark.parametrize("suite, dtypes, every", SAMPLES)
 def test_a_sample_of_the_suite_is_as_expected(suite: str, dtypes: str, every: int) -> None:
-    """The cases that the XFAIL set names fail, and all others pass, on all three targets."""
+    """S89, S92, S93: The cases that the XFAIL set names fail, and all others pass, on all three targets."""
     done = cts("--suite", suite, "--dtype", dtypes, "--every", every)
     assert done.exit_code == 0, done.output
 

@@ -168,6 +168,7 @@ def test_a_failure_opens_with_all_that_is_known(page: Any) -> None:
 
 
 def test_models_have_their_table(page: Any) -> None:
+    """S58: times and memory of models, beside eager."""
     row = page.inner_text("#models tbody tr").split()
     assert row[:2] == ["lenet", "vision"]
     assert row[-4:] == ["0.50", "1.25", "2.00", "3"]

@@ -74,6 +74,7 @@ def test_models_can_be_called_and_are_the_same_each_time(family: str) -> None:
 @pytest.mark.engine
 @pytest.mark.parametrize("name", ["dlrm", "llama-cache", "mobilenet"])
 def test_a_model_runs_as_in_eager(name: str) -> None:
+    """S48: a sample of the zoo of architectures."""
     expected = call(name)
     module, args, kwargs = ZOO[name].make()
     run = flambeau.load(flambeau.compile(module, args, kwargs), profile="quick", device="local-sync")

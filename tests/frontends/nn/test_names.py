@@ -77,6 +77,7 @@ def names_of(module: types.ModuleType) -> set[str]:
 
 @pytest.mark.parametrize("space", MISSING)
 def test_names(space: str) -> None:
+    """S44: the names of `torch.nn`, and what is missing by name."""
     theirs = names_of(importlib.import_module(space))
     ours = set(dir(importlib.import_module(space.replace("torch", "flambeau", 1))))
     missing = MISSING[space]

@@ -36,6 +36,7 @@ def serialised(module: flambeau.Module) -> bytes:
 @pytest.mark.long(sample=2)
 @pytest.mark.parametrize("name", MODELS)
 def test_a_model_is_a_portable_artefact(name: str) -> None:
+    """S93: ."""
     zoo = MODELS[name]
     module = flambeau.compile(zoo.build(small=True), (), zoo.inputs(2, 7, small=True), output_type="stablehlo")
     assert not foreign(module)

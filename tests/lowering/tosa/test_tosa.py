@@ -483,6 +483,7 @@ def test_divisors_with_constants_of_many_equal_elements() -> None:
 
 @pytest.mark.engine
 def test_narrow_computes_in_32_bits_and_keeps_the_signature() -> None:
+    """S13: 64-bit integers are computed in 32 by default, and the signature keeps them."""
     ids, mask = torch.tensor([[3, 15, 0], [1, 2, 3]]), torch.tensor([[1, 1, 0], [1, 1, 1]])
     model = Ids().eval()
     module = check(model, ids, mask)
@@ -631,6 +632,7 @@ def test_torch_mlir_reads_and_verifies_the_generic_form(number: int) -> None:
 @pytest.mark.engine
 @pytest.mark.parametrize("number", range(len(PROGRAMS)))
 def test_iree_runs_them(number: int) -> None:
+    """S92: what TOSA makes of the ops runs on IREE."""
     check(*(PROGRAMS[number][0], *PROGRAMS[number][1]), rtol=1e-4)
 
 
