@@ -43,8 +43,9 @@ class GraphCache:
         key = self._key(graph, held)
         if key is None:
             count("cache_bypasses")
+            run = self.compile_graph(graph)
             count("compiled")
-            return self.compile_graph(graph)
+            return run
         store = ArtefactCache(cache_directory() / "graphs")
         if (found := store.get(key)) is not None and (run := self._restored(*found, held)) is not None:
             count("cache_hits")

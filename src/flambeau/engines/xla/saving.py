@@ -112,9 +112,7 @@ def unpacked(
     """Make the program of which this was kept; the options are the engine's, and those that it was compiled with."""
     data = json.loads(payload)
     on_cpu = device.startswith("cpu")
-    wanted = Wanted(
-        data["checks"], data["exact_products"], gather=bool(options.get("gather", True)), is_cpu=on_cpu
-    )
+    wanted = Wanted(data["checks"], data["exact_products"], gather=bool(options.get("gather", True)), is_cpu=on_cpu)
     return XlaExecutable(
         {name: _program_from_json(p) for name, p in data["programs"].items()},
         _origin(data["origin"], Path("a kept program")),

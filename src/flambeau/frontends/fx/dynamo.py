@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -12,9 +13,9 @@ import torch
 from torch.fx import GraphModule
 
 from flambeau.diagnostics import CompileError
-from flambeau.frontends.fx.bound_weights import BoundProgram, Held, weights_to_bind, with_attributes
+from flambeau.frontends.fx.bound_weights import BoundProgram, weights_to_bind, with_attributes
 from flambeau.frontends.fx.captured import Outputs, computes, devices_of, giving, size_arguments
-from flambeau.frontends.fx.expansion import plain_ops
+from flambeau.frontends.fx.expansion import plain_kernels, plain_ops
 from flambeau.frontends.fx.layouts import Layouts
 
 COUNTERS = "flambeau"
@@ -22,7 +23,7 @@ COUNTERS = "flambeau"
 
 
 class CompileGraph(Protocol):
-    """Compiles a graph of ATen ops. `held` are the names of attributes of it that become weights, with their tensors."""
+    """Compiles a graph of ATen ops. `held` are attributes of it by name, whose contents are weights of the program."""
 
     def __call__(self, graph: GraphModule, held: Mapping[str, torch.Tensor]) -> Any: ...
 
@@ -50,8 +51,8 @@ class GraphBackend:
             return self.compiled(graph, inputs, () if trains else example_inputs)
 
         # AOTAutograd cuts a program that is trained in two: the second computes the gradients from what the first kept.
-        with plain_ops() if trains else torch.no_grad():
-            compile_parts = aot_autograd(fw_compiler=compiler, bw_compiler=compiler, inference_compiler=compiler)
+        compile_parts = aot_autograd(fw_compiler=compiler, bw_compiler=compiler, inference_compiler=compiler)
+        with plain_ops() if trains else _inference():
             compiled: Callable[..., Any] = compile_parts(graph_module, example_inputs)
         return compiled
 
@@ -140,6 +141,12 @@ class SizedPrograms:
 
 _KEPT = 32
 _SEEDS = (1 << 63) - 1
+
+
+@contextmanager
+def _inference() -> Iterator[None]:
+    with plain_kernels(), torch.no_grad():
+        yield
 
 
 def count(what: str) -> None:

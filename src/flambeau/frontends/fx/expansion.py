@@ -37,14 +37,21 @@ def _table() -> dict[Any, Any]:
 
 
 @contextmanager
+def plain_kernels() -> Iterator[None]:
+    """Let PyTorch trace ops of ATen, and not those of a library for one CPU."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "TF32 acceleration on top of oneDNN")
+        with torch.backends.mkldnn.flags(enabled=False):
+            yield
+
+
+@contextmanager
 def plain_ops() -> Iterator[None]:
     """Let autograd record ops of ATen that have gradients of the same kind, and not kernels for one CPU."""
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "TF32 acceleration on top of oneDNN")
-        with torch.backends.mkldnn.flags(enabled=False), sdpa_kernel(SDPBackend.MATH):
-            yield
+    with plain_kernels(), sdpa_kernel(SDPBackend.MATH):
+        yield
 
 
 def expand(node: Node, target: Any) -> tuple[GraphModule, list[Any]] | None:

@@ -1,4 +1,4 @@
-"""A graph as text that says all that a program compiled of it depends on: the name of an artefact on disk is its hash."""
+"""A graph as text that says all that a program compiled of it depends on: an artefact on disk is named by its hash."""
 
 from __future__ import annotations
 
