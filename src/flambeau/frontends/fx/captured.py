@@ -72,18 +72,23 @@ def _replace(node: Node, value: int) -> None:
 
 
 def size_arguments(graph: Graph) -> list[int]:
-    """List the positions of the integer arguments that are part of some tensor's size."""
+    """List the positions of the integer arguments that are used, and are part of some tensor's size."""
     used: set[Any] = set()
     for node in graph.nodes:
         if node.op == "call_function":
             for meta in tensors_of(node):
                 for size in (*meta.shape, *meta.stride()):
-                    used |= size.node.expr.free_symbols if isinstance(size, torch.SymInt) else set()
-    placeholders = [node.meta.get("val") for node in graph.nodes if node.op == "placeholder"]
-    return [
-        i for i, meta in enumerate(placeholders)
-        if isinstance(meta, torch.SymInt) and meta.node.expr.free_symbols & used
-    ]  # fmt: skip
+                    used |= _symbols(size)
+    arguments = [node for node in graph.nodes if node.op == "placeholder"]
+    return [i for i, node in enumerate(arguments) if _is_computed_with(node) and _symbols(node.meta.get("val")) & used]
+
+
+def _is_computed_with(node: Node) -> bool:
+    return any(user.op != "output" for user in node.users)
+
+
+def _symbols(size: Any) -> set[Any]:
+    return set(size.node.expr.free_symbols) if isinstance(size, torch.SymInt) else set()
 
 
 def tensors_of(node: Node) -> list[torch.Tensor]:
