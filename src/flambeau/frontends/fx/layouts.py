@@ -33,18 +33,21 @@ class Layouts:
         inputs = [node.meta.get("val") for node in graph.nodes if node.op == "placeholder"]
         # A size may depend on what tensors contain: then only the results say what it is.
         self._inputs, self._outputs = _places(inputs), _places(metas)
-        self._plain = [None if la is None else _plain_place(la) for la in self._layouts]
+        self._usual = [None if la is None else _usual(la) for la in self._layouts]
         storages = [la.storage for la in self._layouts if la is not None]
-        self._is_plain = len({*storages}) == len(storages) and all(
-            place is not None or la is None for place, la in zip(self._plain, self._layouts, strict=True)
+        self._are_usual = len({*storages}) == len(storages) and all(
+            strides is not None or la is None for strides, la in zip(self._usual, self._layouts, strict=True)
         )
-        """Whether each result has a storage of its own and static strides: then a look at the strides will do."""
+        """Whether each result has a storage of its own, with known strides: then a look at the strides will do."""
 
     def laid_out(self, results: list[Any], arguments: Sequence[Any]) -> list[Any]:
         """Restride the results of a call as they are to lie; results that shared a storage share one again."""
-        if self._is_plain:
-            for result, place in zip(results, self._plain, strict=True):
-                if place is not None and (result.stride() != place or result.storage_offset()):
+        if self._are_usual:
+            for result, strides in zip(results, self._usual, strict=True):
+                if strides is None:
+                    continue
+                is_there = result.is_contiguous() if strides is CONTIGUOUS else result.stride() == strides
+                if not is_there or result.storage_offset():
                     break
             else:
                 return results
@@ -82,10 +85,38 @@ def _places(metas: Sequence[Any]) -> dict[Any, Place]:
     return places
 
 
-def _plain_place(layout: Layout) -> tuple[int, ...] | None:
-    """Return the strides of a layout that starts its storage, if they are static; else None."""
-    is_static = all(isinstance(n, int) for n in (*layout.shape, *layout.strides, layout.offset))
-    return tuple(layout.strides) if is_static and layout.offset == 0 else None
+CONTIGUOUS = ("contiguous",)
+
+
+def _usual(layout: Layout) -> tuple[Any, ...] | None:
+    """Return the strides of a layout that starts its storage, or `CONTIGUOUS` if they follow from the sizes; else None.
+
+    No size may be 1 then: PyTorch says what its stride is.
+    """
+    if not isinstance(layout.offset, int) or layout.offset != 0:
+        return None
+    if all(isinstance(n, int) for n in (*layout.shape, *layout.strides)):
+        return tuple(layout.strides)
+    expected: Any = 1
+    for size, stride in zip(reversed(layout.shape), reversed(layout.strides), strict=True):
+        if _formula(stride) != expected or size_may_be_one(size):
+            return None
+        expected = expected * _formula(size)
+    return CONTIGUOUS
+
+
+def _formula(size: Any) -> Any:
+    import sympy
+
+    return size.node.expr if isinstance(size, torch.SymInt) else sympy.Integer(size)
+
+
+def size_may_be_one(size: Any) -> bool:
+    """Tell whether a size is, or may turn out to be, 1."""
+    if isinstance(size, int):
+        return size == 1
+    lowest = size.node.shape_env.bound_sympy(size.node.expr).lower
+    return not (lowest.is_Integer and int(lowest) > 1)
 
 
 def _layout(meta: Any) -> Layout | None:
