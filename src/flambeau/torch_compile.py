@@ -71,6 +71,7 @@ def _compiled(graph: Any, held: Mapping[str, Any], engine: Any, output_type: str
     """Compile a graph of ATen ops, or find it compiled on disk."""
     from flambeau.api import compile as compile_module
     from flambeau.api import load
+    from flambeau.diagnostics import CompileError
     from flambeau.graph_cache import GraphCache
 
     chosen = {**_placed(graph, engine, options), **options}
@@ -80,7 +81,11 @@ def _compiled(graph: Any, held: Mapping[str, Any], engine: Any, output_type: str
         chosen,
         lambda g: load(compile_module(g, output_type=output_type), engine=engine, **chosen),
     )
-    return compile_graph(graph, held)
+    try:
+        return compile_graph(graph, held)
+    except CompileError as error:
+        error.summary += "\ntorch.compile(..., options={'fallback': 'eager'}) leaves such graphs to PyTorch"
+        raise
 
 
 def _placed(graph: Any, engine: Any, options: Mapping[str, Any]) -> dict[str, Any]:

@@ -208,6 +208,7 @@ def test_a_graph_that_cannot_be_compiled_says_so_or_is_left_to_pytorch() -> None
     with pytest.raises(torch._dynamo.exc.BackendCompilerFailed, match=reason) as error:
         torch.compile(program, backend="flambeau")(torch.ones(2))
     assert isinstance(error.value.inner_exception, CompileError)
+    assert "options={'fallback': 'eager'}" in str(error.value)
     torch._dynamo.reset()
     torch._dynamo.utils.counters.clear()
     fast = torch.compile(program, backend="flambeau", options={"fallback": "eager"})
