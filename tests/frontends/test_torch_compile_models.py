@@ -14,7 +14,7 @@ from flambeau.torch_compile import counters
 
 @pytest.mark.engine
 @pytest.mark.long
-@pytest.mark.parametrize("engine, name", [("iree", "lenet"), ("iree", "dlrm"), ("xla", "mixture-of-experts")])
+@pytest.mark.parametrize("engine, name", [("xla", "lenet"), ("iree", "dlrm"), ("xla", "mixture-of-experts")])
 def test_a_call_and_a_step_of_training(engine: str, name: str) -> None:
     torch._dynamo.reset()
     torch._dynamo.utils.counters.clear()
