@@ -7,7 +7,8 @@ The tests of PyTorch's compilers are not in its wheel; what they draw from is: s
 (`hop_db`), functions with gradients of their own (`autograd_function_db`), modules (`module_db`) and optimisers
 (`optim_db`). Each entry, with the first sample that it gives, is compiled by both backends; results and gradients are
 compared with eager PyTorch's (of entries that draw random numbers, or give memory as it is, shapes and dtypes). A case
-passes as a backend's own tests would have it: no error, and the same numbers. `--every 3` takes each third op and module.
+passes as a backend's own tests would have it: no error, and the same numbers. `--every 3` takes each third op and
+module.
 """
 
 from __future__ import annotations

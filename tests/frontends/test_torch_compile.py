@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from flambeau.diagnostics import CompileError
+from flambeau.engines import RunError
 from flambeau.engines.eager import EagerEngine
 from flambeau.frontends.fx.captured import work_of
 from flambeau.frontends.fx.dynamo import FallbackWarning
@@ -289,3 +290,19 @@ def test_little_work_is_told_from_much() -> None:
     assert work(torch.sum, (1000,)) == 4000
     with torch.no_grad():
         assert (work(nn.Conv2d(3, 8, 3), (1, 3, 32, 32)) or 0) > 30 * 30 * 8
+
+
+def test_an_op_with_an_effect_still_has_it() -> None:
+    fast = eager_engine(lambda x: torch.linalg.cholesky(x).sum())
+    for trains in (False, True):
+        x = torch.eye(3).requires_grad_(trains)
+        assert fast(x).item() == 3.0
+        with pytest.raises(RunError, match="not positive-definite"):
+            fast(-torch.eye(3).requires_grad_(trains))
+
+
+def test_a_gradient_that_is_zero_everywhere() -> None:
+    x = torch.randn(3, requires_grad=True)
+    torch.compile(torch.sgn, backend="flambeau", options={"engine": "eager"})(x).sum().backward()
+    assert x.grad is not None
+    assert x.grad.tolist() == [0.0] * 3

@@ -174,6 +174,8 @@ def _others(graph: GraphModule, sizes: Sequence[int]) -> list[int]:
 
 
 def _detached(value: Any) -> Any:
+    if value is None:  # a token of an op with effects: AOTAutograd orders these by it, as a tensor without elements
+        return torch.empty(0)
     return value.detach() if isinstance(value, torch.Tensor) else value
 
 

@@ -27,13 +27,22 @@ def _table() -> dict[Any, Any]:
     """Collect PyTorch's decompositions: the core ATen set, and all others that it has; and what only it can unpack."""
     from torch._decomp import decomposition_table
 
-    ours = {torch.ops.aten._weight_int4pack_mm_for_cpu.default: weight_int4pack_mm, **BACKWARD}
+    aten = torch.ops.aten
+    ours = {
+        aten._weight_int4pack_mm_for_cpu.default: weight_int4pack_mm,
+        aten._efficientzerotensor.default: _zeros,
+        **BACKWARD,
+    }
     try:
         from torch._decomp import core_aten_decompositions
 
         return {**decomposition_table, **dict(core_aten_decompositions()), **ours}
     except ImportError:
         return {**decomposition_table, **ours}
+
+
+def _zeros(size: Any, *, dtype: Any = None, **_: Any) -> torch.Tensor:
+    return torch.zeros(size, dtype=dtype)
 
 
 @contextmanager
