@@ -7,7 +7,7 @@
 Each model of the zoo is called, and trained for one step of SGD in training mode, with all dropout at zero, on the sum
 of the squares of its first result that has a gradient. Outputs, the loss, all gradients and all parameters after the
 step are compared with those of a copy that eager PyTorch runs; where they differ, with those of Dynamo's own backend
-`eager` (`beside_dynamo`: it draws other numbers for numpy, say). Models run one after another in a process of their own;
+`eager` (`beside_dynamo`), since capturing may change a model. Models run one after another in a process of their own;
 when one ends it, a new process goes on behind that model. The cache on disk is in a folder beside the results, so that
 `--warm` is the second process: it fails for a model that misses there. (Graphs with custom ops are never kept.)
 """
