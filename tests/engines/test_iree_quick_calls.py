@@ -132,16 +132,63 @@ def test_what_stops_at_run_time_says_so() -> None:
         run(x, torch.tensor([9]))
 
 
-def test_programs_with_state_and_open_sizes_take_the_long_way() -> None:
+def test_programs_with_state_take_the_long_way() -> None:
     x = torch.ones(3)
     norm = torch.nn.BatchNorm1d(3).train()
     run = warm(norm, x.expand(4, 3).contiguous())
     assert not is_quick(run, x.expand(4, 3).contiguous())
-    module = flambeau.compile(torch.neg, (x,), dynamic_shapes=({0: torch.export.Dim.DYNAMIC},))
+
+
+def opened(function: Callable[..., Any], args: tuple[Any, ...], shapes: Any) -> Any:
+    """Return a program of dynamic shapes that has been called."""
+    module = flambeau.compile(function, args, dynamic_shapes=shapes)
     run = flambeau.load(module, profile="quick", device="local-sync")
+    run(*args)
+    return run
+
+
+def test_open_sizes_take_the_short_way() -> None:
+    run = opened(torch.neg, (torch.ones(3),), ({0: torch.export.Dim.DYNAMIC},))
     for n in (3, 4, 5):
+        assert is_quick(run, torch.ones(n))
         assert torch.equal(run(torch.ones(n)), -torch.ones(n))
-        assert not is_quick(run, torch.ones(n))
+    assert not is_quick(run, torch.ones(0))
+    assert run(torch.ones(0)).shape == (0,)
+    assert not is_quick(run, torch.ones(6)[::2])
+    with pytest.raises(ValueError, match="expected a tensor"):
+        run(torch.ones(3, 3))
+
+
+def test_open_sizes_are_what_they_may_be() -> None:
+    rows, columns = torch.export.Dim("rows", min=2, max=6), torch.export.Dim("columns")
+    x, y = torch.randn(3, 4), torch.randn(6, 4)
+    run = opened(lambda x, y: (torch.cat([x, x]) + y)[1:], (x, y), ({0: rows, 1: columns}, {0: 2 * rows, 1: columns}))
+    for n in (2, 6):
+        x, y = torch.randn(n, 5), torch.randn(2 * n, 5)
+        assert is_quick(run, x, y)
+        assert torch.equal(run(x, y), (torch.cat([x, x]) + y)[1:])
+    for wrong in ((7, 5, 14, 5), (3, 5, 7, 5), (3, 5, 6, 4)):
+        x, y = torch.randn(*wrong[:2]), torch.randn(*wrong[2:])
+        assert not is_quick(run, x, y)
+        with pytest.raises(ValueError, match="must be"):
+            run(x, y)
+
+
+def test_results_without_elements_of_open_sizes() -> None:
+    def program(x: Tensor, n: int) -> Tensor:
+        return x[0] * x.new_ones(n)
+
+    run = opened(program, (torch.ones(5), 3), ({0: torch.export.Dim("m")}, torch.export.Dim.DYNAMIC))
+    assert is_quick(run, torch.ones(5), 3)
+    for n in (5, 0, 4):
+        assert run(torch.ones(5), n).tolist() == [1.0] * n
+
+
+def test_numbers_take_the_short_way() -> None:
+    run = opened(lambda x, n: x * n, (torch.ones(2), 3), (None, torch.export.Dim.DYNAMIC))
+    assert is_quick(run, torch.ones(2), 5)
+    assert run(torch.ones(2), 5).tolist() == [5.0, 5.0]
+    assert not is_quick(run, torch.ones(2), True)
 
 
 def test_threads(add: Any) -> None:

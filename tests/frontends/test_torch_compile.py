@@ -8,11 +8,20 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from flambeau.diagnostics import CompileError
+from flambeau.engines import RunError
+from flambeau.engines.eager import EagerEngine
+from flambeau.frontends.fx.captured import work_of
+from flambeau.frontends.fx.dynamo import FallbackWarning
+from flambeau.torch_compile import _chosen, counters
 
 
 @pytest.fixture(autouse=True)
 def _fresh_dynamo() -> None:
     torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
 
 
 @pytest.mark.engine
@@ -138,8 +147,162 @@ def test_options_with_typing_errors_are_named() -> None:
         ({"engin": "eager"}, "'engin', which is no option here; did you mean 'engine'"),
         ({"engine": "iree", "profil": "quick"}, "did you mean 'profile'"),
         ({"engine": "gcc"}, "there is no engine 'gcc'"),
+        ({"fallback": "no"}, "'fallback' is 'error' or 'eager', not 'no'"),
+        ({"target": "linalg"}, "unknown output type 'linalg'"),
     ]:
         with pytest.raises(Exception, match=message):
             torch.compile(lambda x: x + 1, backend="flambeau", options=options)(x)
-    with pytest.raises(Exception, match="has no modes"):
+
+
+def counts(**expected: int) -> None:
+    """Check what was counted since the test began; all other counts are to be zero."""
+    assert {name: n for name, n in counters().items() if n} == expected
+
+
+def test_modes_are_options_or_refused() -> None:
+    x = torch.ones(2)
+    with pytest.raises(Exception, match="no mode 'max-autotune': it has 'default' and 'reduce-overhead'"):
         torch.compile(lambda x: x + 1, backend="flambeau", mode="max-autotune")(x)
+    assert _chosen({"mode": "reduce-overhead"}) == {"weights": "tracked"}
+    assert _chosen({"mode": "default"}) == _chosen({"options": {}}) == {}
+
+
+def test_graphs_and_recompiles_are_counted() -> None:
+    fast = eager_engine(lambda x, n: x * n)
+    for n in (2, 3, 4, 5):
+        assert torch.equal(fast(torch.ones(3), n), torch.full((3,), float(n)))
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 2  # the second takes any number
+    counts(graphs=2, compiled=2, cache_bypasses=2)
+    assert torch._dynamo.utils.counters["flambeau"]["graphs"] == 2
+
+
+def test_a_marked_size_is_compiled_once() -> None:
+    fast = eager_engine(lambda x: (x * 2).sum(0))
+    for n in (2, 3, 4):
+        x = torch.ones(n, 3)
+        torch._dynamo.mark_dynamic(x, 0)
+        assert torch.equal(fast(x), torch.full((3,), 2.0 * n))
+    counts(graphs=1, compiled=1, cache_bypasses=1)
+
+
+def test_graphs_without_anything_to_compute_are_left_to_pytorch() -> None:
+    x = torch.arange(6.0).reshape(2, 3)
+    viewed = eager_engine(lambda x: (x.view(-1), x[0]))(x)
+    assert [v.data_ptr() for v in viewed] == [x.data_ptr()] * 2
+    assert torch.compile(lambda x: x.shape[0] + 1, backend="flambeau", dynamic=True)(x) == 3
+    assert torch.compile(lambda x: x + 1, backend="flambeau")(torch.ones(3, device="meta")).device.type == "meta"
+    assert counters()["graphs"] == 0
+    assert counters()["left_to_pytorch"] >= 2
+
+
+def test_a_graph_that_cannot_be_compiled_says_so_or_is_left_to_pytorch() -> None:
+    @torch.library.custom_op("flambeau_test::twice", mutates_args=())
+    def twice(x: Tensor) -> Tensor:
+        return x * 2
+
+    twice.register_fake(torch.empty_like)
+
+    def program(x: Tensor) -> Tensor:
+        return twice(x) + 1
+
+    reason = r"flambeau_test\.twice: no lowering rule"
+    with pytest.raises(torch._dynamo.exc.BackendCompilerFailed, match=reason) as error:
+        torch.compile(program, backend="flambeau")(torch.ones(2))
+    assert isinstance(error.value.inner_exception, CompileError)
+    assert "options={'fallback': 'eager'}" in str(error.value)
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    fast = torch.compile(program, backend="flambeau", options={"fallback": "eager"})
+    with pytest.warns(FallbackWarning, match=reason):
+        assert torch.equal(fast(torch.ones(2)), torch.full((2,), 3.0))
+    assert counters()["fallbacks"] == counters()["graphs"] == 1
+
+
+@torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True, capture_scalar_outputs=True)
+def test_sizes_that_contents_decide() -> None:
+    def program(x: Tensor) -> tuple[Tensor, Tensor]:
+        return x.nonzero() * 2, x[x > 0].t()
+
+    x = torch.tensor([1.0, 0.0, 2.0])
+    fast = torch.compile(program, backend="flambeau", options={"engine": "eager"}, fullgraph=True)
+    torch.testing.assert_close(fast(x), program(x))
+
+
+def test_arguments_that_are_results_and_results_that_are_one() -> None:
+    def program(x: Tensor, y: Tensor) -> dict[str, Any]:
+        z = x + y
+        return {"z": z, "x": x, "both": [z, None], "n": 3}
+
+    x, y = torch.ones(3), torch.ones(3)
+    result = eager_engine(program)(x, y=y)
+    assert result["x"] is x
+    assert result["both"][0] is result["z"]
+    assert result["both"][1] is None
+    torch.testing.assert_close(result, program(x, y))
+
+
+def test_what_is_kept_for_the_backward_pass_is_not_copied() -> None:
+    seen: list[Any] = []
+
+    class Watched(EagerEngine):
+        def compile(self, module: Any) -> Any:
+            seen.append(module.signature)
+            return super().compile(module)
+
+    weight = torch.randn(4, 4, requires_grad=True)
+    fast = torch.compile(lambda x: x @ weight, backend="flambeau", options={"engine": Watched()})
+    fast(torch.randn(2, 4)).sum().backward()
+    assert [len(signature.results) for signature in seen] == [1, 1]
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("target", ["linalg-on-tensors", "stablehlo", "tosa"])
+def test_targets(target: str) -> None:
+    model, x = nn.Sequential(nn.Linear(4, 8), nn.GELU()).eval(), torch.randn(2, 4)
+    fast = torch.compile(model, backend="flambeau", options={"target": target, "profile": "quick"})
+    with torch.no_grad():
+        torch.testing.assert_close(fast(x), model(x))
+
+
+def test_an_engine_says_which_targets_it_takes() -> None:
+    with pytest.raises(Exception, match="the engine 'xla' runs stablehlo, not 'tosa'"):
+        torch.compile(torch.neg, backend="flambeau", options={"engine": "xla", "target": "tosa"})(torch.ones(2))
+
+
+@pytest.mark.engine
+def test_sizes_as_arguments_on_an_engine_that_compiles_for_each() -> None:
+    def program(x: Tensor, n: int) -> tuple[Tensor, int]:
+        return x.reshape(-1) + x.new_zeros(n).sum(), n + 1
+
+    fast = torch.compile(program, backend="flambeau", options={"engine": "xla"}, dynamic=True)
+    for x, n in [(torch.ones(2, 3), 2), (torch.ones(3, 2).t(), 5), (torch.ones(4, 6)[:, ::2], 5)]:
+        actual, expected = fast(x, n), program(x, n)
+        torch.testing.assert_close(actual[0], expected[0])
+        assert actual[1] == expected[1]
+
+
+def test_little_work_is_told_from_much() -> None:
+    def work(function: Callable[..., Any], *shapes: tuple[int, ...]) -> int | None:
+        return work_of(make_fx(function)(*(torch.ones(shape) for shape in shapes)).graph)
+
+    assert work(torch.mm, (10, 20), (20, 30)) == 10 * 20 * 30
+    assert work(torch.sin, (1000,)) == 4000
+    assert work(torch.sum, (1000,)) == 4000
+    with torch.no_grad():
+        assert (work(nn.Conv2d(3, 8, 3), (1, 3, 32, 32)) or 0) > 30 * 30 * 8
+
+
+def test_an_op_with_an_effect_still_has_it() -> None:
+    fast = eager_engine(lambda x: torch.linalg.cholesky(x).sum())
+    for trains in (False, True):
+        x = torch.eye(3).requires_grad_(trains)
+        assert fast(x).item() == 3.0
+        with pytest.raises(RunError, match="not positive-definite"):
+            fast(-torch.eye(3).requires_grad_(trains))
+
+
+def test_a_gradient_that_is_zero_everywhere() -> None:
+    x = torch.randn(3, requires_grad=True)
+    torch.compile(torch.sgn, backend="flambeau", options={"engine": "eager"})(x).sum().backward()
+    assert x.grad is not None
+    assert x.grad.tolist() == [0.0] * 3

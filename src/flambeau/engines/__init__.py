@@ -34,7 +34,11 @@ class Executable(Protocol):
 class Engine(Protocol):
     """Something that compiles modules; any object with these two members will do.
 
-    It may have an `output_type` too: what programs are lowered to for it where nobody says; linalg otherwise.
+    It may have an `output_type` too: what programs are lowered to for it where nobody says; linalg otherwise. What
+    `torch.compile` asks of it besides, where it is there: `output_types` (all that it runs), `binds_weights` (whether
+    weights are better the program's own), `takes_sizes` (false if programs are for known sizes), the names of devices
+    (`device_for_little_work`, and `device_of("cuda", 0)`), and `pack(executable)` and `unpack(bytes, weights,
+    signatures, **options)`, by which programs are kept on disk.
     """
 
     name: str

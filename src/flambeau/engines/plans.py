@@ -62,9 +62,14 @@ class CallPlan:
             self._names == {}
             and list(self._leaves) == list(range(len(signature.arguments)))
             and not (signature.fixed or signature.mutations or self._state)
-            and all(a.strides is None and isinstance(a.spec, TensorSpec) for a in signature.arguments)
-            and all(None not in a.spec.shape for a in signature.arguments if isinstance(a.spec, TensorSpec))
+            and all(a.strides is None for a in signature.arguments)
         )
+
+    @property
+    def is_static(self) -> bool:
+        """Tell whether all arguments are tensors whose shapes are known."""
+        specs = [argument.spec for argument in self.signature.arguments]
+        return all(isinstance(spec, TensorSpec) and None not in spec.shape for spec in specs)
 
     @property
     def gives_one_result(self) -> bool:

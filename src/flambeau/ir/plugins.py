@@ -120,6 +120,12 @@ def over(table: RuleTable) -> RuleTable:
     return joined
 
 
+def registered() -> bool:
+    """Tell whether others have added any rule."""
+    load_plugins()
+    return bool(_registered)
+
+
 def lowered_ops() -> frozenset[str]:
     """Name the overloads that others have added rules of targets for."""
     load_plugins()

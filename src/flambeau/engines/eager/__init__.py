@@ -20,6 +20,9 @@ class EagerEngine:
 
     name = "eager"
 
+    output_types = ("torch", "raw")
+    """What it runs."""
+
     output_type = "torch"
     """What programs are lowered to for it, where nobody says."""
 

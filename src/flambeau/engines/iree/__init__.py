@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Any
 from flambeau.engines.errors import EngineError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from flambeau.engines.external import Functions
     from flambeau.engines.iree.executable import IreeExecutable
+    from flambeau.ir.module import Signature
 
 __all__ = ["IreeEngine"]
 
@@ -18,6 +21,12 @@ class IreeEngine:
     """Compiles and runs programs with IREE."""
 
     name = "iree"
+
+    output_types = ("linalg-on-tensors", "stablehlo", "tosa")
+    """What it runs, the usual first."""
+
+    device_for_little_work = "local-sync"
+    """The device for programs that take less time than it takes to wake other threads."""
 
     binds_weights = True
     """Whether weights are better the program's own than arguments: IREE packs those once, and these in each call."""
@@ -77,6 +86,20 @@ class IreeEngine:
         loaded = time.perf_counter()
         executable.timings = {"print": printed - start, "compile": compiled - printed, "load": loaded - compiled}
         return executable
+
+    def pack(self, executable: IreeExecutable) -> bytes:
+        """Give what is to be kept of a program, beside its weights and signatures, so that it is not compiled again."""
+        from flambeau.engines.iree.packing import packed
+
+        return packed(executable)
+
+    def unpack(
+        self, payload: bytes, weights: Mapping[str, Any], signatures: Mapping[str, Signature], **options: Any
+    ) -> IreeExecutable | None:
+        """Make the program of which this was kept; the options are those of `compile`. None for that of another CPU."""
+        from flambeau.engines.iree.packing import unpacked
+
+        return unpacked(payload, weights, signatures, **options)
 
     def compile_plainly(self, module: Any) -> IreeExecutable:
         """Compile a module in the way that leaves least room for mistakes, to compare other ways with it."""

@@ -55,6 +55,11 @@ class IreeExecutable(ProgramExecutable):
         """Functions of Python's that the program calls."""
         self._program = Program(vmfb, weights, device, functions)
 
+    @property
+    def default(self) -> str:
+        """The function that a call of the program calls."""
+        return self._default
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         call = self._program.quick
         if call is not None and not kwargs and (result := call(args)) is not MISSED:

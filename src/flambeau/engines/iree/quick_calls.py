@@ -1,4 +1,4 @@
-"""The common call without detours: tensors of static shapes in, side by side, and tensors out.
+"""The common call without detours: tensors and numbers in, side by side, and tensors out.
 
 What costs most of a call of a small program is the way into IREE and back. The way of one function is written out as
 Python, argument by argument. Nothing is asked there that IREE checks itself; where something is not as expected, the
@@ -15,7 +15,7 @@ import iree.runtime as rt
 from flambeau.engines.iree.buffers import ARGUMENT, DLPACK_CPU, has_dlpack, is_plain, torch_parts
 from flambeau.engines.iree.runtime import Function
 from flambeau.engines.plans import CallPlan
-from flambeau.ir.module import TensorSpec
+from flambeau.ir.module import ScalarSpec, TensorSpec
 
 MISSED: Any = object()
 """What a quick call gives where another way must be taken."""
@@ -45,9 +45,27 @@ _CHECK = """
     ):
         return MISSED
 """
+_CHECK_OPEN = """
+    s{i} = a{i}.shape if type(a{i}) is tensor else ()
+    if (
+        len(s{i}) != {rank} or 0 in s{i} or a{i}.dtype is not dtype{i} or a{i}.requires_grad or a{i}.is_neg()
+    ):
+        return MISSED
+"""
+_CHECK_NUMBER = """
+    if type(a{i}) is not {kind}:
+        return MISSED
+"""
+_REFUSE = """
+    if {condition}:
+        return MISSED
+"""
 # IREE does not take what is strided, lies elsewhere, or is not aligned.
 _PUSH = """
         push(take(to_dlpack(a{i})).ref)
+"""
+_PUSH_NUMBER = """
+        inputs.push_{kind}(a{i})
 """
 _BIND = """
 def bind(args):
@@ -94,11 +112,17 @@ _ONE_RESULT = """
     start = result.data_ptr()
     end = start + result.nbytes
 """
+_OPEN_RESULT = """
+    if 0 in outputs.get_as_object(0, view_type).shape:
+        return finish(outputs, ({names}))
+"""
 _OVERLAP = """
     low = a{i}.data_ptr()
     if low < end and start < low + {size}:
         return result.clone()
 """
+
+Specs = list[TensorSpec | ScalarSpec]
 
 
 class QuickCalls(NamedTuple):
@@ -113,7 +137,8 @@ class QuickCalls(NamedTuple):
 def quick_calls(device: Any, function: Function, plan: CallPlan) -> QuickCalls:
     """Make the calls of a function; they always miss if no call is of the common kind."""
     specs = _specs(plan)
-    if specs is None:
+    checks = None if specs is None else _checks(plan, specs)
+    if specs is None or checks is None:
         return QuickCalls(lambda args: MISSED, lambda args: None)
     tensor, _, _, to_dlpack, from_dlpack = torch_parts()
     known: dict[str, Any] = {
@@ -130,58 +155,112 @@ def quick_calls(device: Any, function: Function, plan: CallPlan) -> QuickCalls:
         "lock": function.lock,
         "errors": (RuntimeError, ValueError, IndexError, TypeError, BufferError),
         "finish": _finisher(function, plan, specs),
-        **{f"dtype{i}": spec.dtype.torch for i, spec in enumerate(specs)},
+        **{f"dtype{i}": spec.dtype.torch for i, spec in enumerate(specs) if isinstance(spec, TensorSpec)},
     }
-    exec(_source(plan, specs), known)  # only numbers go into the source
-    return QuickCalls(known["call"], known["bind"])
+    exec(_source(plan, specs, checks), known)  # only numbers go into the source
+    return QuickCalls(known["call"], known.get("bind", lambda args: None))
 
 
-def _specs(plan: CallPlan) -> list[TensorSpec] | None:
+def _specs(plan: CallPlan) -> Specs | None:
     """Return the types of the arguments of a function that may be called quickly; None for another one."""
     specs = [argument.spec for argument in plan.signature.arguments]
-    if not specs or not plan.is_plain or not all(isinstance(r, TensorSpec) for r in plan.signature.results):
+    tensors = [spec for spec in specs if isinstance(spec, TensorSpec)]
+    if not tensors or not plan.is_plain or not all(isinstance(r, TensorSpec) for r in plan.signature.results):
         return None
-    found = [s for s in specs if isinstance(s, TensorSpec) and all(s.shape) and has_dlpack(s.dtype)]
-    return found if len(found) == len(specs) and not any(s.dtype.is_complex for s in found) else None
+    are_known = all(0 not in s.shape and has_dlpack(s.dtype) and not s.dtype.is_complex for s in tensors)
+    return specs if are_known else None
 
 
-def _source(plan: CallPlan, specs: list[TensorSpec]) -> str:
+def _checks(plan: CallPlan, specs: Specs) -> str | None:
+    """Write what is checked of the arguments before a call; None if that cannot be written so."""
+    lines = []
+    known: dict[str, str] = {}
+    ranges = {symbol.name: symbol for symbol in plan.signature.symbols}
+    for i, (argument, spec) in enumerate(zip(plan.signature.arguments, specs, strict=True)):
+        if isinstance(spec, ScalarSpec):
+            lines.append(_CHECK_NUMBER.format(i=i, kind=spec.kind))
+            continue
+        if None not in spec.shape:
+            lines.append(_CHECK.format(i=i, shape=tuple(spec.shape)))
+        else:
+            lines.append(_CHECK_OPEN.format(i=i, rank=len(spec.shape)))
+            lines += [_REFUSE.format(condition=f"s{i}[{d}] != {n}") for d, n in enumerate(spec.shape) if n is not None]
+        for d, dim in enumerate(argument.dims):
+            if dim is None or dim.symbol is None or spec.shape[d] is not None:
+                continue
+            size = f"s{i}[{d}]"
+            if dim.symbol in known:
+                lines.append(_REFUSE.format(condition=f"{size} != {dim.factor} * {known[dim.symbol]} + {dim.offset}"))
+                continue
+            if (dim.factor, dim.offset) != (1, 0):
+                return None
+            known[dim.symbol] = size
+            if (symbol := ranges.get(dim.symbol)) is not None:
+                low, high = symbol.low, "" if symbol.high is None else f" <= {symbol.high}"
+                lines.append(_REFUSE.format(condition=f"not {low} <= {size}{high}"))
+    return "".join(lines).strip()
+
+
+def _source(plan: CallPlan, specs: Specs, checks: str) -> str:
     results = plan.signature.results
-    arguments = [{"i": i, "shape": tuple(s.shape), "size": _bytes(s)} for i, s in enumerate(specs)]
+    tensors = [(i, s) for i, s in enumerate(specs) if isinstance(s, TensorSpec)]
+    arguments = [{"i": i, "shape": tuple(s.shape), "size": _bytes(s) or f"a{i}.nbytes"} for i, s in tensors]
 
     def each(template: str) -> str:
         return "".join(template.format(**a) for a in arguments).strip()
 
     names = "".join(f"a{i}, " for i in range(len(specs)))
-    finish = f"return finish(outputs, ({names}))"
-    if len(results) == 1 and plan.gives_one_result and is_plain(results[0]):
-        finish = f"{_ONE_RESULT.format(cpu=DLPACK_CPU).strip()}\n    {each(_OVERLAP)}\n    return result"
+    given = "".join(f"a{i}, " for i, _ in tensors)
+    finish = f"return finish(outputs, ({given}))"
+    if len(results) == 1 and plan.gives_one_result and _is_float(results[0]):
+        is_open = "" if is_plain(results[0]) and plan.is_static else _OPEN_RESULT.format(names=given)
+        taken = f"{is_open}{_ONE_RESULT.format(cpu=DLPACK_CPU)}".strip()
+        finish = f"{taken}\n    {each(_OVERLAP)}\n    return result"
     counts = {"count": len(specs), "results": len(results), "names": names}
-    pushes, checks = each(_PUSH), each(_CHECK)
+    pushes = "".join(
+        (_PUSH if isinstance(s, TensorSpec) else _PUSH_NUMBER).format(i=i, kind=_PUSHED.get(str(s), ""))
+        for i, s in enumerate(specs)
+    ).strip()
+    call = _CALL.format(**counts, checks=checks, pushes=pushes, finish=finish)
+    if not plan.is_static:
+        return call
     return "".join(
         [
-            _CALL.format(**counts, checks=checks, pushes=pushes, finish=finish),
+            call,
             _BIND.format(**counts, checks=checks.replace("MISSED", "None"), pushes=pushes),
             _BOUND.format(**counts, starts=each(_START), checks=each(_STILL), finish=finish.replace("\n", "\n    ")),
         ]
     )
 
 
-def _bytes(spec: TensorSpec) -> int:
+_PUSHED = {"int": "int", "bool": "int", "float": "float"}
+"""How IREE's list takes a number of each kind."""
+
+
+def _is_float(spec: Any) -> bool:
+    """Tell whether a result is one that PyTorch takes as IREE gives it, if it has elements."""
+    return isinstance(spec, TensorSpec) and spec.dtype.is_float and has_dlpack(spec.dtype) and 0 not in spec.shape
+
+
+def _bytes(spec: TensorSpec) -> int | None:
+    """Return the size of a tensor in bytes; None if only a call knows."""
     size = spec.dtype.size
     for n in spec.shape:
-        assert n is not None
+        if n is None:
+            return None
         size *= n
     return size
 
 
-def _finisher(function: Function, plan: CallPlan, specs: list[TensorSpec]) -> Callable[[Any, tuple[Any, ...]], Any]:
-    """Make what takes IREE's results and the arguments to what the caller gets, where that is not a single tensor."""
-    read, sizes = function.read, [_bytes(spec) for spec in specs]
+def _finisher(function: Function, plan: CallPlan, specs: Specs) -> Callable[[Any, tuple[Any, ...]], Any]:
+    """Make what takes IREE's results and the tensors among the arguments to what the caller gets, in other cases."""
+    read, sizes = function.read, [_bytes(spec) for spec in specs if isinstance(spec, TensorSpec)]
 
-    def finish(outputs: Any, args: tuple[Any, ...]) -> Any:
-        starts = [arg.data_ptr() for arg in args]
-        spans = [(start, start + size, ARGUMENT) for start, size in zip(starts, sizes, strict=True)]
+    def finish(outputs: Any, tensors: tuple[Any, ...]) -> Any:
+        spans = []
+        for tensor, size in zip(tensors, sizes, strict=True):
+            start = tensor.data_ptr()
+            spans.append((start, start + (tensor.nbytes if size is None else size), ARGUMENT))
         return plan.finish((), read(outputs, True, spans))
 
     return finish

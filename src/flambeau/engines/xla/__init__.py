@@ -13,6 +13,7 @@ from flambeau.engines.own_state import over_own_state
 if TYPE_CHECKING:
     from flambeau.engines.external import Functions
     from flambeau.engines.xla.executable import XlaExecutable
+    from flambeau.ir.module import Signature
 
 __all__ = ["XlaEngine"]
 
@@ -24,6 +25,12 @@ class XlaEngine:
 
     output_type = "stablehlo"
     """What programs are lowered to for it, where nobody says."""
+
+    output_types = ("stablehlo",)
+    """What it runs."""
+
+    takes_sizes = False
+    """Whether programs may take sizes as numbers: XLA compiles for known sizes."""
 
     binds_weights = False
     """Whether weights are better the program's own than arguments: to XLA they are arguments either way."""
@@ -79,6 +86,25 @@ class XlaEngine:
         executable = XlaExecutable.of(module, device=device, wanted=wanted, cache=cache, kept=specializations)
         executable.timings["load"] = time.perf_counter() - start - sum(executable.timings.values())
         return executable
+
+    @staticmethod
+    def device_of(kind: str, number: int) -> str:
+        """Name the device on which PyTorch has a tensor: `gpu:1` for `cuda:1`."""
+        return f"{'gpu' if kind == 'cuda' else kind}:{number}"
+
+    def pack(self, executable: XlaExecutable) -> bytes:
+        """Give what is to be kept of a program, beside its weights and signatures: what XLA compiles."""
+        from flambeau.engines.xla.saving import packed
+
+        return packed(executable)
+
+    def unpack(
+        self, payload: bytes, weights: Mapping[str, Any], signatures: Mapping[str, Signature], **options: Any
+    ) -> XlaExecutable:
+        """Make the program of which this was kept; the options are those of `compile`."""
+        from flambeau.engines.xla.saving import unpacked
+
+        return unpacked(payload, weights, signatures, **options)
 
     def compile_plainly(self, module: Any) -> XlaExecutable:
         """Compile a module in the way that leaves least room for mistakes, to compare other ways with it."""

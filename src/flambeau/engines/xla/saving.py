@@ -8,6 +8,7 @@ dialect, from which they are specialised.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from flambeau.engines.signature_json import signature_from_json, signature_to_js
 from flambeau.engines.xla.executable import XlaExecutable
 from flambeau.engines.xla.gpu import for_gpu
 from flambeau.engines.xla.programs import Program, Wanted
+from flambeau.ir.module import Signature
 from flambeau.ir.printing import pretty_text
 
 FORMAT = "flambeau-xla"
@@ -83,6 +85,50 @@ def load_executable(path: str | PathLike[str], *, device: str | None = None, **o
         raise EngineError(f"{program} does not describe a program of Flambeau, or is damaged: {error}") from error
     except ImportError as error:
         raise EngineError(f"{program} takes or gives trees of tensors, which needs PyTorch: {error}") from error
+
+
+def packed(executable: XlaExecutable) -> bytes:
+    """Write what XLA compiles of a program, without weights and signatures."""
+    is_open = any(name not in executable.programs for name in executable.signatures)
+    if executable.wanted.functions or any(program.axes for program in executable.programs.values()):
+        raise EngineError("a program for many devices, or with functions of Python's, is not kept")
+    data = {
+        "function": executable.default,
+        "checks": executable.wanted.checks,
+        "exact_products": executable.wanted.exact_products,
+        "programs": {name: _program_to_json(p) for name, p in executable.programs.items()},
+        "origin": pretty_text(executable.origin) if is_open and executable.origin is not None else None,
+    }
+    return json.dumps(data).encode()
+
+
+def unpacked(
+    payload: bytes,
+    weights: Mapping[str, Any],
+    signatures: Mapping[str, Signature],
+    *,
+    device: str = "cpu",
+    cache: bool = True,
+    specializations: int = 32,
+    **options: Any,
+) -> XlaExecutable:
+    """Make the program of which this was kept; the options are the engine's, and those that it was compiled with."""
+    data = json.loads(payload)
+    on_cpu = device.startswith("cpu")
+    late = options.get("checks") == "late" and not on_cpu
+    gather = bool(options.get("gather", True))
+    wanted = Wanted(data["checks"], data["exact_products"], gather=gather, is_cpu=on_cpu, late=late)
+    return XlaExecutable(
+        {name: _program_from_json(p, on_cpu) for name, p in data["programs"].items()},
+        _origin(data["origin"], Path("a kept program")),
+        weights,
+        signatures,
+        function=data["function"],
+        wanted=wanted,
+        device=device,
+        cache=cache,
+        kept=specializations,
+    )
 
 
 def _sides(path: str | PathLike[str]) -> tuple[Path, Path]:

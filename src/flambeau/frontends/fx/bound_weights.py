@@ -93,8 +93,8 @@ def _is_plain(tensor: Any) -> bool:
     )
 
 
-def with_attributes(graph_module: GraphModule, weights: Mapping[int, Held]) -> GraphModule:
-    """Copy a graph with the arguments at these positions turned into attributes."""
+def with_attributes(graph_module: GraphModule, weights: Mapping[int, Held]) -> tuple[GraphModule, dict[int, str]]:
+    """Copy a graph with the arguments at these positions turned into attributes, whose names are the second result."""
     graph = torch.fx.Graph()
     copied: dict[torch.fx.Node, torch.fx.Node] = {}
     output = graph.graph_copy(graph_module.graph, copied)
@@ -102,9 +102,10 @@ def with_attributes(graph_module: GraphModule, weights: Mapping[int, Held]) -> G
     graph.output(output).meta = original.meta
     owner = GraphModule(graph_module, graph)
     placeholders = [n for n in graph_module.graph.nodes if n.op == "placeholder"]
+    names = {}
     for i, weight in weights.items():
         node = copied[placeholders[i]]
-        name = f"bound_{node.name}"
+        name = names[i] = f"bound_{node.name}"
         setattr(owner, name, torch.nn.Buffer(weight.contents, persistent=False))
         with graph.inserting_before(node):
             attribute = graph.get_attr(name)
@@ -112,7 +113,7 @@ def with_attributes(graph_module: GraphModule, weights: Mapping[int, Held]) -> G
         node.replace_all_uses_with(attribute)
         graph.erase_node(node)
     owner.recompile()
-    return owner
+    return owner, names
 
 
 class _Bound(NamedTuple):

@@ -27,7 +27,12 @@ def _table() -> dict[Any, Any]:
     """Collect PyTorch's decompositions: the core ATen set, and all others that it has; and what only it can unpack."""
     from torch._decomp import decomposition_table
 
-    ours = {torch.ops.aten._weight_int4pack_mm_for_cpu.default: weight_int4pack_mm, **BACKWARD}
+    aten = torch.ops.aten
+    ours = {
+        aten._weight_int4pack_mm_for_cpu.default: weight_int4pack_mm,
+        aten._efficientzerotensor.default: _zeros,
+        **BACKWARD,
+    }
     try:
         from torch._decomp import core_aten_decompositions
 
@@ -36,15 +41,26 @@ def _table() -> dict[Any, Any]:
         return {**decomposition_table, **ours}
 
 
+def _zeros(size: Any, *, dtype: Any = None, **_: Any) -> torch.Tensor:
+    return torch.zeros(size, dtype=dtype)
+
+
+@contextmanager
+def plain_kernels() -> Iterator[None]:
+    """Let PyTorch trace ops of ATen, and not those of a library for one CPU."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "TF32 acceleration on top of oneDNN")
+        with torch.backends.mkldnn.flags(enabled=False):
+            yield
+
+
 @contextmanager
 def plain_ops() -> Iterator[None]:
     """Let autograd record ops of ATen that have gradients of the same kind, and not kernels for one CPU."""
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "TF32 acceleration on top of oneDNN")
-        with torch.backends.mkldnn.flags(enabled=False), sdpa_kernel(SDPBackend.MATH):
-            yield
+    with plain_kernels(), sdpa_kernel(SDPBackend.MATH):
+        yield
 
 
 def expand(node: Node, target: Any) -> tuple[GraphModule, list[Any]] | None:

@@ -271,6 +271,7 @@ def embedding_bag_backward(
     padding: int = -1,
 ) -> Tensor:
     """Add the gradient of each bag to the rows that are in it, or that the largest elements came from."""
+    bag_of = _bags(bag_of, indices, offsets)
     if mode == MAX:
         chosen = torch.where(bag_size.unsqueeze(1) > 0, grad, 0.0)
         return grad.new_zeros(rows, grad.shape[1]).scatter_add(0, largest.to(torch.int64).clamp_min(0), chosen)
@@ -287,6 +288,14 @@ def embedding_bag_backward(
     return grad.new_zeros(rows, grad.shape[1]).index_add(0, indices, shares)
 
 
+def _bags(bag_of: Tensor, indices: Tensor, offsets: Tensor) -> Tensor:
+    """Find the bag of each index; the CPU's forward kernel leaves that out where it has no need of it."""
+    if bag_of.shape[0] == indices.shape[0]:
+        return bag_of
+    positions = torch.arange(indices.shape[0], dtype=offsets.dtype, device=indices.device)
+    return torch.searchsorted(offsets, positions, right=True) - 1
+
+
 def embedding_bag_dense_backward(grad: Tensor, indices: Tensor, *rest: Any, **named: Any) -> Tensor:
     bag_of, bag_size, largest, rows, scale, mode, weights, *padding = rest
     return embedding_bag_backward(
@@ -297,7 +306,7 @@ def embedding_bag_dense_backward(grad: Tensor, indices: Tensor, *rest: Any, **na
 def embedding_bag_weights_backward(
     grad: Tensor, weight: Tensor, indices: Tensor, offsets: Tensor, bag_of: Tensor, mode: int, padding: int = -1
 ) -> Tensor:
-    result = (grad[bag_of] * weight[indices]).sum(1)
+    result = (grad[_bags(bag_of, indices, offsets)] * weight[indices]).sum(1)
     return torch.where(indices == padding, 0.0, result) if padding >= 0 else result
 
 
