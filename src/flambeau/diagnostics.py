@@ -107,12 +107,11 @@ class CompileError(Exception):
         packages = ("flambeau", "torch", "xdsl", "iree-base-compiler", "jax")
         versions = [f"| {name} | {found} |" for name in packages if (found := _version(name))]
         where = f"attached: {os.fspath(repro)}" if repro is not None else "`error.save_repro('repro.mlir')` writes it"
-        return "\n".join(
-            [f"# {title}", "", "## What I wanted to do", "", "(the model, the target, the hardware)", ""]
-            + ["## What happened", "", "```text", str(self), "```", "", "## The program", "", where, ""]
-            + ["## Versions", "", "| | |", "|-|-|", f"| Python | {platform.python_version()} |", *versions, ""]
-            + ["## What would make my life easier", "", "(a rule, a decomposition, a better message, ...)", ""]
-        )
+        lines = [f"# {title}", "", "## What I wanted to do", "", "(the model, the target, the hardware)", ""]
+        lines += ["## What happened", "", "```text", str(self), "```", "", "## The program", "", where, ""]
+        lines += ["## Versions", "", "| | |", "|-|-|", f"| Python | {platform.python_version()} |", *versions, ""]
+        lines += ["## What would make my life easier", "", "(a rule, a decomposition, a better message, ...)", ""]
+        return "\n".join(lines)
 
     def __reduce__(self) -> Any:
         return (type(self), (self.diagnostics, self.summary))

@@ -10,6 +10,7 @@ import platform
 import subprocess
 import sys
 import textwrap
+from typing import Any
 
 import numpy as np
 import pytest
@@ -310,6 +311,37 @@ def test_a_slice_that_is_written_into_a_constant(monkeypatch: pytest.MonkeyPatch
 
     x = torch.zeros(3, 4)
     assert torch.equal(flambeau.load(flambeau.compile(program, (x,)), profile="quick")(x), program(x))
+
+
+def _gradients_of_reflections(function: Any) -> list[torch.Tensor]:
+    """Differentiate a product with reflections, which writes slices into a tensor that is read between the writes."""
+    generator = torch.Generator().manual_seed(0)
+    a, other = (torch.randn(5, 5, generator=generator) for _ in range(2))
+    factors, tau = (x.requires_grad_() for x in torch.geqrf(a))
+    y = function(factors, tau, other)
+    return list(torch.autograd.grad((y * torch.arange(25.0).reshape(5, 5)).sum(), (factors, tau)))
+
+
+def _reflect(factors: torch.Tensor, tau: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    return torch.ormqr(factors, tau, other, left=True, transpose=True)
+
+
+@pytest.mark.xfail(reason="a write comes before a read (engines/iree/slice_writes.py)")
+def test_slices_that_are_written_into_a_tensor_that_is_read_as_well(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(slice_writes, "_is_read_elsewhere", lambda value: False)
+    _check_reflections()
+
+
+def test_slices_are_written_when_all_have_read_the_tensor():
+    _check_reflections()
+
+
+def _check_reflections() -> None:
+    torch._dynamo.reset()
+    options = {"engine": "iree", "profile": "quick", "cache": False}
+    found = _gradients_of_reflections(torch.compile(_reflect, backend="flambeau", options=options))
+    for gradient, expected in zip(found, _gradients_of_reflections(_reflect), strict=True):
+        torch.testing.assert_close(gradient, expected, rtol=1e-3, atol=1e-3)
 
 
 EMPTY_PRODUCT = b"""

@@ -137,7 +137,6 @@ class Run:
     def save(self, path: Path) -> None:
         """Write the report in JSON."""
         from flambeau.engines.cache import write_atomically
-
         from flambeau.testing.report.levels import LEVELS, standings
 
         results = [r.as_json() for r in self.results]
