@@ -1,0 +1,289 @@
+"""What a lazy tensor does with each op that reaches it: record it, read contents, or let PyTorch run it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from flambeau.frontends.lazy import views
+from flambeau.frontends.lazy.graph import Spec, Value, interned_spec
+from flambeau.frontends.lazy.kinds import Call, is_here, kind_of, lazy_tensors, snapshot
+from flambeau.frontends.lazy.overloads import Overload, aten, functional_variant, overload_of
+from flambeau.frontends.lazy.session import current_session
+from flambeau.frontends.lazy.tensor import LazyTensor, View, become, on_dispatch, with_data
+from flambeau.frontends.lazy.trace import LOCK, current_trace, data_of, emit, materialized, value_of, wrap
+
+Rule = Callable[[Overload, Sequence[Any], dict[str, Any]], Any]
+
+
+@on_dispatch
+def dispatch(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Do what an op is to do, with at least one lazy tensor among its arguments, or where it is to make one."""
+    overload = overload_of(func)
+    with LOCK:
+        rule = RULES.get(func)
+        if rule is not None:
+            return rule(overload, args, kwargs)
+        if overload.is_composite:
+            return func.decompose(*args, **kwargs)
+        if overload.is_loop:
+            return func._op_dk(torch._C.DispatchKey.CompositeExplicitAutograd, *args, **kwargs)
+        if overload.is_view and args and isinstance(args[0], LazyTensor):
+            return _view(overload, args, kwargs)
+        if overload.written:
+            return _write(overload, args, kwargs)
+        return _functional(overload, args, kwargs)
+
+
+# --- Ops that give new tensors ---
+
+
+def _functional(overload: Overload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    if not overload.returns_tensors or kwargs.get("generator") is not None:
+        return _in_pytorch(overload, args, kwargs, "it draws from a generator of its own")
+    call = Call(overload, args, kwargs)
+    kind = kind_of(call, args, kwargs)
+    if kind is None:
+        return _in_pytorch(overload, args, kwargs, "the shape of its result depends on what is in its arguments")
+    op = current_trace().record(kind, call.tensors, call.numbers)
+    results = [None if value is None else wrap(value) for value in op.results]
+    return results[0] if kind.many is None else kind.many(results)
+
+
+# --- Views ---
+
+
+def _view(overload: Overload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Give tensors that share the storage; what they hold is read when somebody asks."""
+    base = args[0]
+    call = Call(overload, args, kwargs)
+    kind = kind_of(call, args, kwargs)
+    if kind is None or kwargs or len(call.tensors) != 1:
+        return _functional(overload, args, kwargs)
+    seen = [
+        None if spec is None else LazyTensor(base.storage_, spec, View(base.view_, kind, i))
+        for i, spec in enumerate(kind.results)
+    ]
+    return seen[0] if kind.many is None else kind.many(seen)
+
+
+def _same_storage(overload: Overload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Do `detach`: another tensor with the same storage."""
+    base = args[0]
+    return LazyTensor(base.storage_, base.spec_, base.view_)
+
+
+def _reshape_alias(overload: Overload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    return _view(overload_of(aten.view.default), args[:2], {})
+
+
+def _as_strided(overload: Overload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    base = args[0]
+    if base.view_ is not None or not base.is_contiguous():
+        raise NotImplementedError(
+            "as_strided of a lazy tensor that is itself a view is not recorded, since it asks for places in memory: "
+            "write it with narrow(), select() or unfold()"
+        )
+    return _view(overload, args, kwargs)
+
+
+# --- Writes ---
+
+
+def _write(overload: Overload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Record what an op computes, and give it to the tensors that the op writes."""
+    written = [args[i] if i < len(args) else kwargs.get(name) for i, name in overload.written]
+    variant = functional_variant(overload.func)
+    if variant is None or any(isinstance(w, (list, tuple)) for w in written) or kwargs.get("generator") is not None:
+        return _in_pytorch(overload, args, kwargs, "it has no form that returns what it writes")
+    call = Call(overload, args, kwargs)  # PyTorch says what it does not take, as a dtype that cannot hold the result
+    if kind_of(call, args, kwargs) is None:
+        return _in_pytorch(overload, args, kwargs, "the shape of its result depends on what is in its arguments")
+    names = {name for _, name in overload.written}
+    given = {k: v for k, v in kwargs.items() if k not in names} if overload.is_out else kwargs
+    results = emit(variant, *args, **given)
+    fresh = len(overload.func._schema.returns) - len(overload.written) if overload.func._schema.returns else 0
+    fresh = max(fresh, 0)
+    for tensor, value in zip(written, results[fresh:], strict=False):
+        if tensor is not None:
+            assign(tensor, value)
+    returned = [*(wrap(v) for v in results[:fresh]), *written]
+    count = len(overload.func._schema.returns)
+    return None if count == 0 else returned[0] if count == 1 else tuple(returned)
+
+
+def assign(tensor: torch.Tensor, value: Value) -> None:
+    """Give a tensor new contents in place, in its own dtype. It may be one of PyTorch's, which is computed then."""
+    if value.spec.dtype is not tensor.dtype:
+        value = emit(aten._to_copy.default, value, dtype=tensor.dtype)[0]
+    if value.spec.shape != tuple(tensor.shape):
+        if not isinstance(tensor, LazyTensor):
+            tensor.resize_(value.spec.shape)
+        elif tensor.view_ is not None:
+            raise RuntimeError(f"`out=` is a view of shape {list(tensor.shape)}, and the result {list(value.spec.shape)}")
+        else:
+            become(tensor, wrap(value))
+            return
+    if not isinstance(tensor, LazyTensor):
+        tensor.copy_(data_of(value))
+    elif not views.write(tensor, value):
+        name = views.write_in_pytorch(tensor, value)
+        current_session().fell_back("aten.copy_.default", f"it writes through a view by {name}")
+
+
+def _copy(overload: Overload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Do `copy_`: the contents of the source become those of the tensor."""
+    tensor, source = args[0], args[1]
+    if not isinstance(tensor, LazyTensor):
+        return tensor.copy_(materialized(source))
+    value = value_of(source) if isinstance(source, LazyTensor) else snapshot(source)
+    shape = tuple(tensor.shape)
+    if value.spec.shape != shape:
+        value = emit(aten.expand.default, value, list(shape))[0]
+    assign(tensor, value)
+    return tensor
+
+
+def _zero(overload: Overload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    tensor = args[0]
+    assign(tensor, emit(aten.full.default, list(tensor.shape), 0, dtype=tensor.dtype, device=torch.device("cpu"))[0])
+    return tensor
+
+
+def _batch_norm(overload: Overload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Do a batch norm, which writes its running statistics without saying so."""
+    x, weight, bias, mean, var, training, momentum, eps = args
+    if not training or mean is None:
+        if mean is None:
+            legit = aten._native_batch_norm_legit.no_stats
+            return _functional(overload_of(legit), (x, weight, bias, training, momentum, eps), {})
+        return _functional(overload_of(aten.native_batch_norm.default), args, {})
+    func = aten._native_batch_norm_legit_functional.default
+    results = emit(func, x, weight, bias, mean, var, training, momentum, eps)
+    assign(mean, results[3])
+    assign(var, results[4])
+    return tuple(wrap(value) for value in results[:3])
+
+
+# --- Copies, and contents that somebody asks for ---
+
+
+def _clone(overload: Overload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Do `clone`: a storage of its own with the same contents, which a write gives one of the two anew."""
+    call = Call(overload, args, kwargs)
+    kind = kind_of(call, args, kwargs)
+    if kind is None or kind.results[0] is not args[0].spec_:
+        return _functional(overload, args, kwargs)
+    return wrap(value_of(args[0]), args[0].spec_)
+
+
+def _to_copy(overload: Overload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Do `to`: a copy of another dtype here, or the contents on another device."""
+    source = args[0]
+    if not is_here(kwargs.get("device")):
+        given = {k: v for k, v in kwargs.items() if k != "layout"}
+        return aten._to_copy.default(materialized(source), **given)
+    given = {k: kwargs[k] for k in ("dtype", "memory_format") if kwargs.get(k) is not None}
+    if given.get("dtype", source.dtype) is source.dtype:
+        return _clone(overload_of(aten.clone.default), args, {k: v for k, v in given.items() if k != "dtype"})
+    return _functional(overload, args, given)
+
+
+def _number(overload: Overload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    return materialized(args[0]).item()
+
+
+def _resize(overload: Overload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    if list(args[0].shape) == list(args[1]):
+        return args[0]
+    raise NotImplementedError(
+        f"a lazy tensor keeps its shape: {list(args[0].shape)} is not resized to {list(args[1])}. Make a new tensor"
+    )
+
+
+def _refused(overload: Overload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    raise NotImplementedError(f"{overload.name} changes what memory a tensor has, and a lazy tensor has none: copy_()")
+
+
+def _empty(overload: Overload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Make a tensor that nobody has written yet: zeros, of the strides that were asked for."""
+    like = args[0] if isinstance(args[0], torch.Tensor) else None
+    on_meta = {**kwargs, "device": torch.device("meta")}
+    made = overload.func(*([torch.empty_like(like, device="meta"), *args[1:]] if like is not None else args), **on_meta)
+    spec = interned_spec(tuple(made.shape), made.dtype, tuple(made.stride()))
+    return zeros(spec)
+
+
+def zeros(spec: Spec) -> LazyTensor:
+    value = emit(aten.full.default, list(spec.shape), 0, dtype=spec.dtype, device=torch.device("cpu"))[0]
+    return wrap(value, spec)
+
+
+# --- PyTorch itself ---
+
+
+def _in_pytorch(overload: Overload, args: Sequence[Any], kwargs: dict[str, Any], reason: str) -> Any:
+    """Compute the arguments and let PyTorch run the op. What it gives are lazy tensors with contents."""
+    written = [args[i] if i < len(args) else kwargs.get(name) for i, name in overload.written]
+    targets = [w for group in written for w in (group if isinstance(group, (list, tuple)) else [group])]
+    copies = {id(t): materialized(t).clone() for t in targets if isinstance(t, LazyTensor)}
+    held = [materialized(t) for t in lazy_tensors([*args, *kwargs.values()])]
+
+    def eager(value: Any) -> Any:
+        if isinstance(value, LazyTensor):
+            return copies[id(value)] if id(value) in copies else materialized(value)
+        if isinstance(value, (list, tuple)):
+            return type(value)(map(eager, value))
+        return torch.device("cpu") if isinstance(value, torch.device) and is_here(value) else value
+
+    with torch.no_grad(), torch._C.DisableTorchFunction():
+        returned = overload.func(*map(eager, args), **{k: eager(v) for k, v in kwargs.items()})
+    for target in targets:
+        if isinstance(target, LazyTensor):
+            copy = copies[id(target)]
+            assign(target, snapshot(copy))
+    if overload.returns_tensors:
+        current_session().fell_back(overload.name, reason)
+    back = {id(copies[id(t)]): t for t in targets if isinstance(t, LazyTensor)}
+    memory = {t.untyped_storage().data_ptr() for t in held}
+
+    def lazy(value: Any) -> Any:
+        if isinstance(value, (list, tuple)):
+            return type(value)(map(lazy, value))
+        if not isinstance(value, torch.Tensor) or any(value is t for t in targets):
+            return value
+        if id(value) in back:
+            return back[id(value)]
+        return with_data(value.clone() if value.untyped_storage().data_ptr() in memory else value)
+
+    return lazy(returned)
+
+
+RULES: dict[Any, Rule] = {
+    aten.detach.default: _same_storage,
+    aten.alias.default: _same_storage,
+    aten.lift_fresh.default: _same_storage,
+    aten.lift.default: _clone,
+    aten._reshape_alias.default: _reshape_alias,
+    aten.as_strided.default: _as_strided,
+    aten.copy_.default: _copy,
+    aten.zero_.default: _zero,
+    aten.clone.default: _clone,
+    aten._to_copy.default: _to_copy,
+    aten._local_scalar_dense.default: _number,
+    aten.native_batch_norm.default: _batch_norm,
+    aten._native_batch_norm_legit.default: _batch_norm,
+    aten.resize_.default: _resize,
+    aten.empty.memory_format: _empty,
+    aten.empty_strided.default: _empty,
+    aten.empty_like.default: _empty,
+    aten.new_empty.default: _empty,
+    aten.new_empty_strided.default: _empty,
+    aten.set_.source_Tensor: _refused,
+    aten.set_.source_Storage: _refused,
+    aten.set_.source_Storage_storage_offset: _refused,
+    aten.set_.default: _refused,
+}
+"""Ops that are neither computed, viewed nor written as their schemas say."""
