@@ -10,9 +10,9 @@ import torch
 from flambeau.frontends.lazy import views
 from flambeau.frontends.lazy.graph import Spec, Value, interned_spec
 from flambeau.frontends.lazy.kinds import Call, is_here, kind_of, lazy_tensors, snapshot
-from flambeau.frontends.lazy.overloads import Overload, aten, functional_variant, overload_of
+from flambeau.frontends.lazy.overloads import Overload, aten, overload_of
 from flambeau.frontends.lazy.session import current_session
-from flambeau.frontends.lazy.tensor import LazyTensor, View, become, on_dispatch, with_data
+from flambeau.frontends.lazy.tensor import LazyTensor, View, become, on_dispatch, tensor_on, with_data
 from flambeau.frontends.lazy.trace import LOCK, current_trace, data_of, emit, materialized, value_of, wrap
 
 Rule = Callable[[Overload, Sequence[Any], dict[str, Any]], Any]
@@ -23,9 +23,8 @@ def dispatch(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """Do what an op is to do, with at least one lazy tensor among its arguments, or where it is to make one."""
     overload = overload_of(func)
     with LOCK:
-        rule = RULES.get(func)
-        if rule is not None:
-            return rule(overload, args, kwargs)
+        if overload.rule is not None:
+            return overload.rule(overload, args, kwargs)
         if overload.is_composite:
             return func.decompose(*args, **kwargs)
         if overload.is_loop:
@@ -63,7 +62,7 @@ def _view(overload: Overload, args: Sequence[Any], kwargs: dict[str, Any]) -> An
     if kind is None or kwargs or len(call.tensors) != 1:
         return _functional(overload, args, kwargs)
     seen = [
-        None if spec is None else LazyTensor(base.storage_, spec, View(base.view_, kind, i))
+        None if spec is None else tensor_on(base.storage_, spec, View(base.view_, kind, i))
         for i, spec in enumerate(kind.results)
     ]
     return seen[0] if kind.many is None else kind.many(seen)
@@ -72,7 +71,7 @@ def _view(overload: Overload, args: Sequence[Any], kwargs: dict[str, Any]) -> An
 def _same_storage(overload: Overload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """Do `detach`: another tensor with the same storage."""
     base = args[0]
-    return LazyTensor(base.storage_, base.spec_, base.view_)
+    return tensor_on(base.storage_, base.spec_, base.view_)
 
 
 def _reshape_alias(overload: Overload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
@@ -95,22 +94,20 @@ def _as_strided(overload: Overload, args: Sequence[Any], kwargs: dict[str, Any])
 def _write(overload: Overload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """Record what an op computes, and give it to the tensors that the op writes."""
     written = [args[i] if i < len(args) else kwargs.get(name) for i, name in overload.written]
-    variant = functional_variant(overload.func)
-    if variant is None or any(isinstance(w, (list, tuple)) for w in written) or kwargs.get("generator") is not None:
+    variant = overload.functional
+    if variant is None or kwargs.get("generator") is not None:
         return _in_pytorch(overload, args, kwargs, "it has no form that returns what it writes")
     call = Call(overload, args, kwargs)  # PyTorch says what it does not take, as a dtype that cannot hold the result
     if kind_of(call, args, kwargs) is None:
         return _in_pytorch(overload, args, kwargs, "the shape of its result depends on what is in its arguments")
-    names = {name for _, name in overload.written}
-    given = {k: v for k, v in kwargs.items() if k not in names} if overload.is_out else kwargs
+    given = {k: v for k, v in kwargs.items() if k not in overload.outs} if overload.outs else kwargs
     results = emit(variant, *args, **given)
-    fresh = len(overload.func._schema.returns) - len(overload.written) if overload.func._schema.returns else 0
-    fresh = max(fresh, 0)
+    count = len(overload.func._schema.returns)
+    fresh = max(count - len(overload.written), 0)
     for tensor, value in zip(written, results[fresh:], strict=False):
         if tensor is not None:
             assign(tensor, value)
     returned = [*(wrap(v) for v in results[:fresh]), *written]
-    count = len(overload.func._schema.returns)
     return None if count == 0 else returned[0] if count == 1 else tuple(returned)
 
 
@@ -287,3 +284,6 @@ RULES: dict[Any, Rule] = {
     aten.set_.default: _refused,
 }
 """Ops that are neither computed, viewed nor written as their schemas say."""
+
+for _func, _rule in RULES.items():
+    overload_of(_func).rule = _rule

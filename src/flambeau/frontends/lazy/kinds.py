@@ -25,7 +25,7 @@ class Call:
         self.overload = overload
         self.tensors: list[LazyTensor | Value] = []
         self.numbers: list[Any] = []
-        self.key: list[Any] = [overload.func]
+        self.key: list[Any] = [overload]
         for i, argument in enumerate(args):
             self._add(argument, overload.numbers.get(i, False))
         for name, argument in kwargs.items():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 import torch
@@ -48,10 +47,13 @@ class Overload:
         """Whether a number in this argument is one that may differ between steps, by position and by name."""
         self.returns_tensors = bool(schema.returns) and all("Tensor" in str(r.type) for r in schema.returns)
 
-    @property
-    def is_out(self) -> bool:
-        """Whether it writes its results into tensors that are given by name."""
-        return bool(self.written) and all(self.func._schema.arguments[i].kwarg_only for i, _ in self.written)
+        self.rule: Any = None
+        """What records it where its schema does not tell."""
+        self.outs = {name for i, name in self.written if schema.arguments[i].kwarg_only}
+        """Arguments, given by name, that it writes its results into."""
+        lists = any("[]" in str(schema.arguments[i].type) for i, _ in self.written)
+        self.functional: Any = functional_variant(func) if self.written and not lists else None
+        """The overload that returns what this one writes; None if there is none."""
 
 
 _NUMBERS = ("number", "Tensor", "float", "Optional[number]", "Optional[float]")
@@ -61,12 +63,15 @@ def _has_kernel(func: Any, key: str) -> bool:
     return bool(torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), key))
 
 
-@cache
+_KNOWN: dict[int, Overload] = {}
+
+
 def overload_of(func: Any) -> Overload:
-    return Overload(func)
+    """Return what is known of an overload, of which there is one object, held here."""
+    found = _KNOWN.get(id(func))
+    return found if found is not None else _KNOWN.setdefault(id(func), Overload(func))
 
 
-@cache
 def functional_variant(func: Any) -> Any:
     """Find the overload that returns what this one writes; None if there is none."""
     schema = func._schema

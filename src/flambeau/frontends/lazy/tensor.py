@@ -44,17 +44,8 @@ class LazyTensor(torch.Tensor):
     spec_: Spec
 
     @staticmethod
-    def __new__(cls: Any, storage: Storage, spec: Spec, view: View | None = None) -> LazyTensor:
-        made: LazyTensor = torch.Tensor._make_wrapper_subclass(
-            cls, spec.shape, strides=spec.strides, dtype=spec.dtype, device=DEVICE
-        )
-        made.storage_ = storage
-        made.view_ = view
-        made.spec_ = spec
-        return made
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__()
+    def __new__(cls: Any, *args: Any, **kwargs: Any) -> LazyTensor:
+        raise TypeError("a lazy tensor is made by to(flambeau.lazy.device()), or under flambeau.lazy.mode()")
 
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -95,6 +86,19 @@ class LazyTensor(torch.Tensor):
     __str__ = __repr__
 
 
+_wrapper = torch.Tensor._make_wrapper_subclass
+
+
+def tensor_on(storage: Storage, spec: Spec, view: View | None = None) -> LazyTensor:
+    """Make a tensor of a storage: the whole, or what a view sees of it."""
+    # Not by calling the class, which initialises a tensor for a second time, and takes ten times as long.
+    made: LazyTensor = _wrapper(LazyTensor, spec.shape, strides=spec.strides, dtype=spec.dtype, device=DEVICE)
+    made.storage_ = storage
+    made.view_ = view
+    made.spec_ = spec
+    return made
+
+
 def _data_of(tensor: LazyTensor) -> Any:
     """Return the tensor without its history, as `Tensor.data` does."""
     return tensor.detach()
@@ -128,4 +132,4 @@ def on_dispatch(function: Callable[..., Any]) -> Callable[..., Any]:
 def with_data(data: torch.Tensor) -> LazyTensor:
     """Make a lazy tensor with contents that nobody else will write."""
     spec = spec_of(data)
-    return LazyTensor(Storage(Value(spec, data)), spec)
+    return tensor_on(Storage(Value(spec, data)), spec)

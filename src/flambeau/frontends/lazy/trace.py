@@ -14,7 +14,7 @@ from flambeau.frontends.lazy.kinds import Call, kind_of
 from flambeau.frontends.lazy.overloads import overload_of
 from flambeau.frontends.lazy.programs import run_graph
 from flambeau.frontends.lazy.session import current_session
-from flambeau.frontends.lazy.tensor import LazyTensor, Storage, View
+from flambeau.frontends.lazy.tensor import LazyTensor, Storage, View, tensor_on
 
 LOCK = threading.RLock()
 """Held while an op is recorded and while a graph runs. Each thread has a graph of its own, and may read tensors of
@@ -135,7 +135,7 @@ def wrap(value: Value, spec: Spec | None = None) -> LazyTensor:
     storage = Storage(value)
     if value.op is not None:
         current_trace().touched.append(weakref.ref(storage))
-    return LazyTensor(storage, spec or value.spec)
+    return tensor_on(storage, spec or value.spec)
 
 
 # --- Contents in memory ---
