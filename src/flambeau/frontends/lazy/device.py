@@ -32,7 +32,8 @@ def install() -> torch.device:
     library = torch.library.Library("aten", "IMPL")  # noqa: TOR901
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for func in _factories():
+        # The second is what torch.tensor() fills a tensor with, past the class of the tensor.
+        for func in (*_factories(), aten.copy_.default):
             library.impl(func, partial(_make, func), DEVICE.type.capitalize())
     _LIBRARY.append(library)
     register_optimizer_step_post_hook(_after_step)

@@ -74,6 +74,15 @@ def _same_storage(overload: Overload, args: Sequence[Any], kwargs: dict[str, Any
     return tensor_on(base.storage_, base.spec_, base.view_)
 
 
+def _conjugate(overload: Overload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Do `conj`: a view whose elements are computed when it is read, as there is no bit for it here."""
+    return _view(overload_of(aten.conj_physical.default), args, {})
+
+
+def _negative(overload: Overload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    return _view(overload_of(aten.neg.default), args, {})
+
+
 def _reshape_alias(overload: Overload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     return _view(overload_of(aten.view.default), args[:2], {})
 
@@ -206,9 +215,8 @@ def _refused(overload: Overload, args: Sequence[Any], kwargs: dict[str, Any]) ->
 
 def _empty(overload: Overload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """Make a tensor that nobody has written yet: zeros, of the strides that were asked for."""
-    like = args[0] if isinstance(args[0], torch.Tensor) else None
-    on_meta = {**kwargs, "device": torch.device("meta")}
-    made = overload.func(*([torch.empty_like(like, device="meta"), *args[1:]] if like is not None else args), **on_meta)
+    like = [args[0].spec_.meta(), *args[1:]] if isinstance(args[0], LazyTensor) else args
+    made = overload.func(*like, **{**kwargs, "device": torch.device("meta")})
     spec = interned_spec(tuple(made.shape), made.dtype, tuple(made.stride()))
     return zeros(spec)
 
@@ -264,6 +272,8 @@ RULES: dict[Any, Rule] = {
     aten.lift_fresh.default: _same_storage,
     aten.lift.default: _clone,
     aten._reshape_alias.default: _reshape_alias,
+    aten._conj.default: _conjugate,
+    aten._neg_view.default: _negative,
     aten.as_strided.default: _as_strided,
     aten.copy_.default: _copy,
     aten.zero_.default: _zero,

@@ -68,8 +68,8 @@ class LazyTensor(torch.Tensor):
         """Pickle the contents: what is read again is a tensor in memory."""
         eager = self.detach().cpu()
         if getattr(self, "_is_param", False):
-            return torch.nn.Parameter, (eager, self.requires_grad)
-        return torch.Tensor.requires_grad_, (eager, self.requires_grad)
+            return torch.nn.Parameter(eager, self.requires_grad).__reduce_ex__(protocol)
+        return eager.requires_grad_(self.requires_grad).__reduce_ex__(protocol)
 
     def __format__(self, spec: str) -> str:
         return format(self.item(), spec) if self.dim() == 0 else object.__format__(self, spec)

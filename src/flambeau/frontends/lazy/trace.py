@@ -159,6 +159,8 @@ def materialized(tensor: LazyTensor) -> torch.Tensor:
 def data_of(value: Value) -> torch.Tensor:
     """Compute a value: the whole graph that it is in is cut."""
     if value.data is None and value.error is None and value.op is not None:
+        held = Storage(value)
+        value.op.trace.set(held, value)
         value.op.trace.cut()
     if value.error is not None:
         raise lost(value)

@@ -83,6 +83,10 @@ def _diagonal(whole: Value, part: Value, index: int, args: tuple[Any, ...]) -> V
     return _one(aten.diagonal_scatter.default, whole, part, *args)
 
 
+def _strided(whole: Value, part: Value, index: int, args: tuple[Any, ...]) -> Value:
+    return _one(aten.as_strided_scatter.default, whole, part, *args)
+
+
 def _unbound(whole: Value, part: Value, index: int, args: tuple[Any, ...]) -> Value:
     return _one(aten.select_scatter.default, whole, part, args[0] if args else 0, index)
 
@@ -91,6 +95,14 @@ def _split(whole: Value, part: Value, index: int, args: tuple[Any, ...]) -> Valu
     sizes, dim = args[0], args[1] if len(args) > 1 else 0
     start = sizes * index if isinstance(sizes, int) else sum(sizes[:index])
     return _one(aten.slice_scatter.default, whole, part, dim, start, start + part.spec.shape[dim])
+
+
+def _conjugated(whole: Value, part: Value, index: int, args: tuple[Any, ...]) -> Value:
+    return _one(aten.conj_physical.default, part)
+
+
+def _negated(whole: Value, part: Value, index: int, args: tuple[Any, ...]) -> Value:
+    return _one(aten.neg.default, part)
 
 
 def _same(whole: Value, part: Value, index: int, args: tuple[Any, ...]) -> Value:
@@ -117,6 +129,9 @@ INVERSES: dict[Any, Inverse] = {
     aten.unbind.int: _unbound,
     aten.split.Tensor: _split,
     aten.split_with_sizes.default: _split,
+    aten.as_strided.default: _strided,
     aten.alias.default: _same,
+    aten.conj_physical.default: _conjugated,
+    aten.neg.default: _negated,
 }
 """Views that can be written through within the graph."""
