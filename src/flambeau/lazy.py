@@ -9,8 +9,9 @@ What is recorded is cut after each step of an optimiser, at `step()`, and where 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -34,8 +35,10 @@ from flambeau.frontends.lazy.trace import current_trace
 if TYPE_CHECKING:
     from torch.fx import GraphModule
 
+    from flambeau.api import Module
+
 __all__ = [
-    "LazyFallbackWarning", "LazyTensor", "Report", "device", "is_lazy", "mode", "report", "reset", "seed", "step",
+    "LazyFallbackWarning", "LazyTensor", "Report", "TorchLazyProgram", "device", "from_torch_lazy", "is_lazy", "mode", "report", "reset", "seed", "step",
     "use_engine",
 ]  # fmt: skip
 
@@ -90,6 +93,30 @@ def reset() -> None:
     _default_session()
     current_trace().cut()
     current_session().forget()
+
+
+@dataclass(frozen=True)
+class TorchLazyProgram:
+    """A graph of PyTorch's LazyTensorCore as a module: `flambeau.load(program.module)(*program.inputs)`."""
+
+    module: Module
+    inputs: tuple[torch.Tensor, ...]
+    """The contents that the graph starts from."""
+
+
+def from_torch_lazy(
+    tensors: torch.Tensor | Sequence[torch.Tensor], *, output_type: str = "linalg-on-tensors"
+) -> TorchLazyProgram:
+    """Compile what PyTorch's own LazyTensorCore has recorded for some tensors on its device `lazy`.
+
+    It lowers its graphs to TorchScript, which the TorchScript frontend takes. The tensors stay as they are.
+    """
+    from flambeau import torchscript
+    from flambeau.frontends.lazy.torch_lazy import torch_lazy_function
+
+    function = torch_lazy_function([tensors] if isinstance(tensors, torch.Tensor) else list(tensors))
+    module = torchscript.compile(function.script, function.inputs, output_type, function="main")
+    return TorchLazyProgram(module, function.inputs)
 
 
 def is_lazy(value: Any) -> bool:

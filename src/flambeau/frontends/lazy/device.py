@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -22,20 +23,21 @@ _LIBRARY: list[Any] = []
 
 def install() -> torch.device:
     """Give PyTorch the kernels that make tensors on the device, once; gives the device."""
-    if _LIBRARY:
-        return DEVICE
     if has_torch_lazy():
         raise RuntimeError(
             "PyTorch's own LazyTensorCore has the device 'lazy' in this process, and Flambeau's lazy tensors are on it "
             "too: use one of them only, or flambeau.lazy.from_torch_lazy() for graphs of the former"
         )
+    if _LIBRARY:
+        return DEVICE
     library = torch.library.Library("aten", "IMPL")  # noqa: TOR901
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        # The second is what torch.tensor() fills a tensor with, past the class of the tensor.
-        for func in (*_factories(), aten.copy_.default):
+        # The last two are what torch.tensor() does to fill a tensor, past the class of the tensor.
+        for func in (*_factories(), aten.copy_.default, aten._local_scalar_dense.default):
             library.impl(func, partial(_make, func), DEVICE.type.capitalize())
     _LIBRARY.append(library)
+    torch._register_device_module(DEVICE.type, _DeviceModule(f"torch.{DEVICE.type}"))
     register_optimizer_step_post_hook(_after_step)
     return DEVICE
 
@@ -52,6 +54,41 @@ def _factories() -> Iterator[Any]:
         found = overload_of(func)
         if found.is_factory and not found.is_composite and not found.written and found.returns_tensors:
             yield func
+
+
+class _DeviceModule(ModuleType):
+    """What PyTorch asks a device for under `torch.lazy`, as activation checkpoints do.
+
+    Random numbers come from PyTorch's generator, whose state is saved and restored anyway; a graph begins where that is
+    done, so that what is drawn in it depends on nothing before.
+    """
+
+    _initialized = True
+
+    def is_available(self) -> bool:
+        return True
+
+    def is_initialized(self) -> bool:
+        return True
+
+    def device_count(self) -> int:
+        return 1
+
+    def current_device(self) -> int:
+        return DEVICE.index
+
+    def device(self, index: Any) -> Any:
+        return nullcontext()
+
+    def synchronize(self, index: Any = None) -> None:
+        current_trace().cut()
+
+    def get_rng_state(self, device: Any = None) -> torch.Tensor:
+        current_trace().cut()
+        return torch.empty(0, dtype=torch.uint8, device="cpu")
+
+    def set_rng_state(self, state: torch.Tensor, device: Any = None) -> None:
+        current_trace().cut()
 
 
 def _make(func: Any, *args: Any, **kwargs: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from flambeau.frontends.lazy import views
-from flambeau.frontends.lazy.graph import Spec, Value, interned_spec
+from flambeau.frontends.lazy.graph import Spec, Value, interned_spec, user_place
 from flambeau.frontends.lazy.kinds import Call, is_here, kind_of, lazy_tensors, snapshot
 from flambeau.frontends.lazy.overloads import Overload, aten, overload_of
 from flambeau.frontends.lazy.session import current_session
@@ -136,7 +136,7 @@ def assign(tensor: torch.Tensor, value: Value) -> None:
         tensor.copy_(data_of(value))
     elif not views.write(tensor, value):
         name = views.write_in_pytorch(tensor, value)
-        current_session().fell_back("aten.copy_.default", f"it writes through a view by {name}")
+        current_session().fell_back("aten.copy_.default", f"it writes through a view by {name}", user_place())
 
 
 def _copy(overload: Overload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
@@ -161,11 +161,12 @@ def _zero(overload: Overload, args: Sequence[Any], kwargs: dict[str, Any]) -> An
 def _batch_norm(overload: Overload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """Do a batch norm, which writes its running statistics without saying so."""
     x, weight, bias, mean, var, training, momentum, eps = args
-    if not training or mean is None:
-        if mean is None:
-            legit = aten._native_batch_norm_legit.no_stats
-            return _functional(overload_of(legit), (x, weight, bias, training, momentum, eps), {})
-        return _functional(overload_of(aten.native_batch_norm.default), args, {})
+    if mean is None:
+        legit = aten._native_batch_norm_legit.no_stats
+        return _functional(overload_of(legit), (x, weight, bias, training, momentum, eps), {})
+    if not training:
+        legit = aten._native_batch_norm_legit_no_training.default
+        return _functional(overload_of(legit), (x, weight, bias, mean, var, momentum, eps), {})
     func = aten._native_batch_norm_legit_functional.default
     results = emit(func, x, weight, bias, mean, var, training, momentum, eps)
     assign(mean, results[3])
@@ -210,12 +211,14 @@ def _resize(overload: Overload, args: Sequence[Any], kwargs: dict[str, Any]) -> 
 
 
 def _refused(overload: Overload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    raise NotImplementedError(f"{overload.name} changes what memory a tensor has, and a lazy tensor has none: copy_()")
+    raise NotImplementedError(
+        f"{overload.name} gives a tensor other memory, and a lazy tensor has none: write contents with copy_()"
+    )
 
 
 def _empty(overload: Overload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """Make a tensor that nobody has written yet: zeros, of the strides that were asked for."""
-    like = [args[0].spec_.meta(), *args[1:]] if isinstance(args[0], LazyTensor) else args
+    like = [args[0].spec_.empty("meta"), *args[1:]] if isinstance(args[0], LazyTensor) else args
     made = overload.func(*like, **{**kwargs, "device": torch.device("meta")})
     spec = interned_spec(tuple(made.shape), made.dtype, tuple(made.stride()))
     return zeros(spec)
@@ -250,7 +253,7 @@ def _in_pytorch(overload: Overload, args: Sequence[Any], kwargs: dict[str, Any],
             copy = copies[id(target)]
             assign(target, snapshot(copy))
     if overload.returns_tensors:
-        current_session().fell_back(overload.name, reason)
+        current_session().fell_back(overload.name, reason, user_place())
     back = {id(copies[id(t)]): t for t in targets if isinstance(t, LazyTensor)}
     memory = {t.untyped_storage().data_ptr() for t in held}
 

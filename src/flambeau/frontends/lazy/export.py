@@ -65,7 +65,7 @@ def _call(graph: Graph) -> Any:
 
 def _fake(mode: FakeTensorMode, spec: Spec) -> torch.Tensor:
     with mode:
-        return torch.empty_strided(spec.shape, spec.strides, dtype=spec.dtype, device="cpu")
+        return spec.empty()
 
 
 def _in_order(shape: Sequence[int]) -> tuple[int, ...]:

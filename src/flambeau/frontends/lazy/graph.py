@@ -20,9 +20,9 @@ class Spec:
         self.dtype = dtype
         self.strides = strides
 
-    def meta(self) -> torch.Tensor:
-        """Make a tensor without contents that is so."""
-        return torch.empty_strided(self.shape, self.strides, dtype=self.dtype, device="meta")
+    def empty(self, device: str = "cpu") -> torch.Tensor:
+        """Make a tensor that is so; under a fake tensor mode, one without contents."""
+        return torch.empty_strided(self.shape, self.strides, dtype=self.dtype, device=device)
 
 
 _SPECS: dict[tuple[Any, ...], Spec] = {}

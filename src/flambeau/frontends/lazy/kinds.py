@@ -1,17 +1,29 @@
-"""The kind of an op that is being recorded: types of its results by PyTorch's meta kernels, once for each form."""
+"""The kind of an op that is being recorded: types of its results from PyTorch's fake tensors, once for each form."""
 
 from __future__ import annotations
 
+import logging
+import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensorMode,
+    UnsupportedFakeTensorException,
+)
 
 from flambeau.frontends.lazy.graph import Kind, NumberSlot, Spec, TensorSlot, Value, spec_of
 from flambeau.frontends.lazy.overloads import Overload
 from flambeau.frontends.lazy.tensor import DEVICE, LazyTensor
 
 _KINDS: dict[tuple[Any, ...], Kind | None] = {}
+_UNKNOWN = object()
+MAX_KINDS = 100_000
+"""All are forgotten where there are as many: indices that change in each step make new ones."""
 _CPU = torch.device("cpu")
 _OTHER = "a tensor on {} meets lazy ones: bring it to the CPU, or to flambeau.lazy.device()"
 
@@ -79,26 +91,28 @@ def specs_of(tensors: Sequence[LazyTensor | Value]) -> tuple[Spec, ...]:
 def kind_of(call: Call, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Kind | None:
     """Return the kind of a call; None if its results cannot be foretold without the contents of tensors."""
     key = tuple(call.key)
-    try:
-        return _KINDS[key]
-    except KeyError:
+    kind = _KINDS.get(key, _UNKNOWN)
+    if kind is _UNKNOWN:
+        if len(_KINDS) >= MAX_KINDS:
+            _KINDS.clear()
         kind = _KINDS[key] = _inferred(call, args, kwargs)
-        return kind
+    return kind  # type: ignore[return-value]
 
 
 def _inferred(call: Call, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Kind | None:
-    """Run the op on tensors without contents. What it raises is what it would raise for this call."""
+    """Run the op on tensors without contents, as if on the CPU. What it raises is what it would raise for this call."""
     overload, counts = call.overload, _Counts()
     template = tuple(_slots(a, overload.numbers.get(i, False), counts) for i, a in enumerate(args))
     named = {k: _slots(a, overload.numbers.get(k, False), counts) for k, a in kwargs.items()}
     specs = specs_of(call.tensors)
     kind = Kind(overload.func, template, named, specs, (), None, overload.lifts)
-    on_meta = Kind(overload.func, _on_meta(template), _on_meta(named), specs, (), None, False)
     try:
-        with torch.no_grad():
-            returned = on_meta.call([spec.meta() for spec in specs], call.numbers)
-    except NotImplementedError:
+        with torch.no_grad(), _silent(), FakeTensorMode():
+            returned = kind.call([spec.empty() for spec in specs], call.numbers)
+    except _UNFORETOLD:
         return None
+    except Exception as error:
+        raise _in_words_of_kernels(kind, call.numbers, error) from None
     results = returned if isinstance(returned, (list, tuple)) else [returned]
     if not all(r is None or isinstance(r, torch.Tensor) for r in results):
         return None
@@ -107,6 +121,36 @@ def _inferred(call: Call, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Kin
     if kind.many is not None and kind.many is not list:
         kind.many = tuple
     return kind
+
+
+_UNFORETOLD = (
+    NotImplementedError, DynamicOutputShapeException, DataDependentOutputException, UnsupportedFakeTensorException,
+)  # fmt: skip
+_SMALL = 1 << 20
+
+
+def _in_words_of_kernels(kind: Kind, numbers: Sequence[Any], error: Exception) -> Exception:
+    """Return what the op's own kernel raises for tensors like these, which is what users know; else this error."""
+    if sum(math.prod(spec.shape) for spec in kind.specs) > _SMALL:
+        return error
+    try:
+        with torch.no_grad():
+            kind.call([spec.empty().zero_() for spec in kind.specs], numbers)
+    except Exception as own:
+        return own.with_traceback(None)
+    return error
+
+
+@contextmanager
+def _silent() -> Iterator[None]:
+    """Keep PyTorch from logging what is raised anyway."""
+    logger = logging.getLogger("torch._subclasses.fake_tensor")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 class _Counts:
@@ -128,14 +172,6 @@ def _slots(value: Any, may_change: bool, counts: _Counts) -> Any:
     if isinstance(value, (list, tuple)):
         return kind(_slots(v, may_change, counts) for v in value)
     return _CPU if isinstance(value, torch.device) else value
-
-
-def _on_meta(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {k: _on_meta(v) for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return type(value)(map(_on_meta, value))
-    return torch.device("meta") if isinstance(value, torch.device) else value
 
 
 def lazy_tensors(value: Any) -> Iterator[LazyTensor]:

@@ -12,9 +12,9 @@ import torch
 from flambeau.diagnostics import CompileError
 from flambeau.frontends.lazy.export import graph_module_of
 from flambeau.frontends.lazy.graph import Recorded, Value
-from flambeau.frontends.lazy.randomness import next_seed
+from flambeau.frontends.lazy.randomness import Draws
 from flambeau.frontends.lazy.session import KEPT, Compiled, GraphCounts, Session, timed
-from flambeau.frontends.lazy.structure import Line, Wiring, wired
+from flambeau.frontends.lazy.structure import Line, Wiring, unseen_draws, wired
 
 MAX_VARIANTS = 8
 """How many programs are kept of one structure, which differ in numbers that could not be made inputs."""
@@ -103,8 +103,9 @@ class Structure:
     variants: list[Variant] = field(default_factory=list)
 
 
-def run_graph(session: Session, ops: Sequence[Recorded], live: Sequence[Value]) -> None:
+def run_graph(session: Session, ops: Sequence[Recorded], live: Sequence[Value], draws: Draws | None) -> None:
     """Compute the live values of a graph. Where an op raises, all others are computed, and its error is raised."""
+    live = [*live, *unseen_draws(ops, live)] if draws is not None else live
     wiring = wired(ops, live)
     structure = _structure(session, wiring)
     env: list[Any] = [None] * wiring.slots
@@ -115,10 +116,11 @@ def run_graph(session: Session, ops: Sequence[Recorded], live: Sequence[Value]) 
     errors: dict[int, BaseException] = {}
     variant, values = _variant(session, structure, wiring.numbers)
     with timed(lambda s: setattr(counts, "run_seconds", counts.run_seconds + s)):
-        for step in variant.steps:
+        for i, step in enumerate(variant.steps):
+            seed = draws.seed_of(i) if draws is not None else 0
             if isinstance(step, InPyTorch):
                 _run_line(session, counts, step.line, step.reason, env, wiring.numbers, errors)
-            elif not errors and (reason := _run_segment(step, env, values)) is None:
+            elif not errors and (reason := _run_segment(step, env, values, seed)) is None:
                 continue
             else:
                 _run_lines(session, counts, step.lines, reason if not errors else "", env, wiring.numbers, errors)
@@ -259,13 +261,13 @@ def _fails_alone(session: Session, structure: Structure, line: Line, chosen: Num
 # --- Running ---
 
 
-def _run_segment(segment: Segment, env: list[Any], values: Sequence[Any]) -> str | None:
+def _run_segment(segment: Segment, env: list[Any], values: Sequence[Any], seed: int) -> str | None:
     """Run a program; return None, or what the engine said when it stopped."""
     arguments = [*(env[slot] for slot in segment.inputs), *(values[g] for g in segment.groups)]
     program = segment.program
     try:
         if program.seed is not None:
-            program.seed(next_seed())
+            program.seed(seed)
         returned = program.call(*arguments)
     except Exception as error:
         return f"the engine stopped: {str(error).strip()}"
@@ -314,4 +316,4 @@ def _run_line(
 
 def _count(session: Session, counts: GraphCounts, line: Line, reason: str) -> None:
     counts.fallbacks += 1
-    session.fell_back(str(line.kind.func), reason)
+    session.fell_back(str(line.kind.func), reason, line.place)

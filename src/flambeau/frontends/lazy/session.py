@@ -77,12 +77,13 @@ class Session:
         for held in (self.structures, self.counts, self.fallbacks, self.reasons, self.refused):
             held.clear()
 
-    def fell_back(self, name: str, reason: str, times: int = 1) -> None:
-        """Count an op that runs in PyTorch, and warn of it once."""
-        self.fallbacks[name] += times
+    def fell_back(self, name: str, reason: str, place: Place) -> None:
+        """Count an op that runs in PyTorch, and warn of it once, at the user's line."""
+        self.fallbacks[name] += 1
         if name not in self.reasons:
             self.reasons[name] = reason
-            warnings.warn(f"{name} runs in PyTorch: {reason}", LazyFallbackWarning, stacklevel=2)
+            file, line, _ = place or ("<unknown>", 1, "")
+            warnings.warn_explicit(f"{name} runs in PyTorch: {reason}", LazyFallbackWarning, file, line)
 
 
 _DEFAULT: list[Session] = []

@@ -81,6 +81,14 @@ def wired(ops: Sequence[Recorded], live: Sequence[Value]) -> Wiring:
     return Wiring((tuple(code), outputs), needed, inputs, outputs, tuple(numbers), count)
 
 
+def unseen_draws(ops: Sequence[Recorded], live: Sequence[Value]) -> list[Value]:
+    """List a result of each random op that nobody holds: it is computed too, as the draws after it depend on it."""
+    if not any(op.kind.is_random for op in ops):
+        return []
+    needed = set(_needed(ops, live))
+    return [r for op in ops if op.kind.is_random and op not in needed for r in op.results[:1] if r is not None]
+
+
 def _needed(ops: Sequence[Recorded], live: Sequence[Value]) -> list[Recorded]:
     """Leave out ops whose results nobody holds."""
     wanted: set[Recorded] = {value.op for value in live if value.op is not None}

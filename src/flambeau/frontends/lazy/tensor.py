@@ -58,6 +58,11 @@ class LazyTensor(torch.Tensor):
     def numpy(self, *, force: bool = False) -> Any:
         return (self.detach() if force else self).cpu().numpy()
 
+    def untyped_storage(self) -> Any:
+        raise NotImplementedError("a lazy tensor has no memory: what cpu() gives has")
+
+    storage = untyped_storage
+
     def tolist(self) -> Any:
         return self.detach().cpu().tolist()
 

@@ -13,6 +13,7 @@ from flambeau.frontends.lazy.graph import Kind, Recorded, Spec, Value
 from flambeau.frontends.lazy.kinds import Call, kind_of
 from flambeau.frontends.lazy.overloads import overload_of
 from flambeau.frontends.lazy.programs import run_graph
+from flambeau.frontends.lazy.randomness import Draws
 from flambeau.frontends.lazy.session import current_session
 from flambeau.frontends.lazy.tensor import LazyTensor, Storage, View, tensor_on
 
@@ -29,6 +30,8 @@ class Trace:
 
     def __init__(self) -> None:
         self.ops: list[Recorded] = []
+        self.draws: Draws | None = None
+        """Where its random ops draw from; None before the first."""
         self.touched: list[weakref.ref[Storage]] = []
         """Storages whose contents an op of this graph computes, or did."""
 
@@ -36,6 +39,8 @@ class Trace:
         """Record an op on what the tensors hold now."""
         if len(self.ops) >= MAX_OPS:
             self.cut()
+        if kind.is_random:
+            self._draw()
         operands = [t if isinstance(t, Value) else value_of(t) for t in tensors]
         for value in operands:
             if value.error is not None:
@@ -47,6 +52,14 @@ class Trace:
         op = Recorded(kind, operands, numbers, self)
         self.ops.append(op)
         return op
+
+    def _draw(self) -> None:
+        """See to it that the graph has a seed, which is PyTorch's at this place."""
+        with torch._C.DisableTorchFunction():
+            if self.draws is not None and not self.draws.goes_on():
+                self.cut()
+            if self.draws is None:
+                self.draws = Draws()
 
     def set(self, storage: Storage, value: Value) -> None:
         """Give a storage new contents."""
@@ -66,12 +79,16 @@ class Trace:
     def cut(self) -> None:
         """Compute what somebody holds, and start a new graph. Raises what an op of the graph raises."""
         with LOCK:
-            ops, live = self.ops, self.live()
-            self.ops, self.touched = [], []
+            ops, live, draws = self.ops, self.live(), self.draws
+            self.ops, self.touched, self.draws = [], [], None
+            failure: BaseException | None = None
             try:
                 if live:
                     with torch.no_grad(), torch._C.DisableTorchFunction():
-                        run_graph(current_session(), ops, live)
+                        run_graph(current_session(), ops, live, draws)
+            except BaseException as error:
+                failure = error
+                raise
             finally:
                 for op in ops:
                     for value in op.results:
@@ -79,7 +96,7 @@ class Trace:
                             value.op = None
                 for value in live:
                     if value.data is None and value.error is None:
-                        value.error = RuntimeError("the run that should have computed this tensor was interrupted")
+                        value.error = failure
 
 
 _THREAD = threading.local()
