@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from flambeau.api import Module
 
 __all__ = [
-    "LazyFallbackWarning", "LazyTensor", "Report", "TorchLazyProgram", "device", "from_torch_lazy", "is_lazy", "mode", "report", "reset", "seed", "step",
-    "use_engine",
+    "LazyFallbackWarning", "LazyTensor", "Report", "TorchLazyProgram", "device", "from_torch_lazy", "is_lazy", "mode",
+    "report", "reset", "seed", "step", "use_engine",
 ]  # fmt: skip
 
 

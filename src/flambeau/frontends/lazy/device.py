@@ -30,7 +30,7 @@ def install() -> torch.device:
         )
     if _LIBRARY:
         return DEVICE
-    library = torch.library.Library("aten", "IMPL")  # noqa: TOR901
+    library = torch.library.Library("aten", "IMPL")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         # The last two are what torch.tensor() does to fill a tensor, past the class of the tensor.

@@ -128,7 +128,9 @@ def assign(tensor: torch.Tensor, value: Value) -> None:
         if not isinstance(tensor, LazyTensor):
             tensor.resize_(value.spec.shape)
         elif tensor.view_ is not None:
-            raise RuntimeError(f"`out=` is a view of shape {list(tensor.shape)}, and the result {list(value.spec.shape)}")
+            raise RuntimeError(
+                f"`out=` is a view of shape {list(tensor.shape)}, and the result {list(value.spec.shape)}"
+            )
         else:
             become(tensor, wrap(value))
             return

@@ -50,10 +50,10 @@ def graph_module_of(
                 nodes[line.results[0]] = call
             continue
         call.meta["val"] = line.kind.many(fakes)
-        for i, slot in enumerate(line.results):
-            if slot is not None:
-                nodes[slot] = graph.call_function(operator.getitem, (call, i))
-                nodes[slot].meta["val"] = fakes[i]
+        for i, result in enumerate(line.results):
+            if result is not None:
+                nodes[result] = graph.call_function(operator.getitem, (call, i))
+                nodes[result].meta["val"] = fakes[i]
     graph.output(tuple(nodes[slot] for slot in outputs))
     graph.eliminate_dead_code()
     return GraphModule(torch.nn.Module(), graph)

@@ -157,7 +157,7 @@ _LIBRARY: dict[Any, bool] = {}
 
 def user_place() -> Place:
     """Return the user's line that is running, without asking for more than the frames have at hand."""
-    frame = sys._getframe(2)
+    frame: Any = sys._getframe(2)
     while frame is not None:
         code = frame.f_code
         skipped = _LIBRARY.get(code)
@@ -165,5 +165,5 @@ def user_place() -> Place:
             skipped = _LIBRARY[code] = code.co_filename.startswith((_TORCH, _HERE, "<"))
         if not skipped:
             return code.co_filename, frame.f_lineno, code.co_name
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     return None

@@ -120,10 +120,10 @@ def run_graph(session: Session, ops: Sequence[Recorded], live: Sequence[Value], 
             seed = draws.seed_of(i) if draws is not None else 0
             if isinstance(step, InPyTorch):
                 _run_line(session, counts, step.line, step.reason, env, wiring.numbers, errors)
-            elif not errors and (reason := _run_segment(step, env, values, seed)) is None:
                 continue
-            else:
-                _run_lines(session, counts, step.lines, reason if not errors else "", env, wiring.numbers, errors)
+            reason = _run_segment(step, env, values, seed) if not errors else ""
+            if reason is not None:
+                _run_lines(session, counts, step.lines, reason, env, wiring.numbers, errors)
     for slot, value in zip(structure.outputs, live, strict=True):
         value.data, value.error = env[slot], errors.get(slot)
     if errors:
@@ -216,9 +216,7 @@ def _segment(session: Session, structure: Structure, lines: Sequence[Line], chos
     return Segment(lines, inputs, outputs, groups, program)
 
 
-def _learn(
-    session: Session, structure: Structure, lines: Sequence[Line], chosen: Numbers, error: Exception
-) -> bool:
+def _learn(session: Session, structure: Structure, lines: Sequence[Line], chosen: Numbers, error: Exception) -> bool:
     """Find what a compiler did not take: numbers that are inputs, or ops; False if it does not tell."""
     if not isinstance(error, CompileError):
         return False

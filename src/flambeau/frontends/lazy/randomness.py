@@ -1,9 +1,10 @@
 """Where the seeds of random programs come from.
 
-Note [One seed for a graph]. The random ops of a graph draw from one stream, whose seed is drawn from PyTorch's generator
-where the first of them is recorded: so `torch.manual_seed` says what is drawn, as in eager PyTorch. If the generator is
-in another state when a further one is recorded, as somebody has seeded it meanwhile, a new graph begins. Nothing that is
-drawn is left out of a graph, though nobody looks at it: what is drawn next does not depend on who looks at what.
+Note [One seed for a graph]. The random ops of a graph draw from one stream, whose seed is drawn from PyTorch's
+generator where the first of them is recorded: so `torch.manual_seed` says what is drawn, as in eager PyTorch. If the
+generator is in another state when a further one is recorded, as somebody has seeded it meanwhile, a new graph begins.
+Nothing that is drawn is left out of a graph, though nobody looks at it: what is drawn next does not depend on who looks
+at what.
 """
 
 from __future__ import annotations

@@ -41,12 +41,10 @@ class Wiring:
                 if value in slots and slots[value] == count:
                     count += 1
             results = []
-            for value in op.results:
-                if value is None:
-                    results.append(None)
-                else:
-                    slots[value] = count
-                    results.append(count)
+            for result in op.results:
+                results.append(None if result is None else count)
+                if result is not None:
+                    slots[result] = count
                     count += 1
             own = range(numbers, numbers + len(op.numbers))
             numbers = own.stop

@@ -48,10 +48,10 @@ class LazyTensor(torch.Tensor):
         raise TypeError("a lazy tensor is made by to(flambeau.lazy.device()), or under flambeau.lazy.mode()")
 
     @classmethod
-    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # type: ignore[override]
         return _DISPATCH[0](func, args, kwargs or {})
 
-    __torch_function__ = torch._C._disabled_torch_function_impl
+    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
 
     # What PyTorch does with the memory of a tensor, it does here with a copy of the contents.
 
@@ -79,7 +79,7 @@ class LazyTensor(torch.Tensor):
     def __format__(self, spec: str) -> str:
         return format(self.item(), spec) if self.dim() == 0 else object.__format__(self, spec)
 
-    def __repr__(self, *, tensor_contents: Any = None) -> str:
+    def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
         text = repr(self.detach().cpu())[:-1] + f", device='{DEVICE}'"
         if self.grad_fn is not None:
             text += f", grad_fn=<{type(self.grad_fn).__name__}>"
@@ -118,7 +118,7 @@ def become(tensor: LazyTensor, other: LazyTensor) -> None:
 def _set_data(tensor: LazyTensor, other: Any) -> None:
     if not isinstance(other, LazyTensor):
         raise TypeError(
-            "a lazy tensor's `data` can only be set to a lazy tensor: move the other one with .to(flambeau.lazy.device())"
+            "a lazy tensor's `data` can only be set to a lazy tensor: move the other with .to(flambeau.lazy.device())"
         )
     become(tensor, other)
 

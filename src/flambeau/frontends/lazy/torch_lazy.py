@@ -1,7 +1,7 @@
 """Graphs of PyTorch's own LazyTensorCore, as TorchScript functions.
 
-LazyTensorCore lowers what it has recorded to a TorchScript graph, and gives it out as text alone. PyTorch's parser of that text
-makes the graph of it again: nothing is parsed here.
+LazyTensorCore lowers what it has recorded to a TorchScript graph, and gives it out as text alone. PyTorch's parser of
+that text makes the graph of it again: nothing is parsed here.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from flambeau.diagnostics import CompileError, Diagnostic
 class TorchLazyFunction:
     """What computes tensors of LazyTensorCore's, and what it is called with."""
 
-    script: torch.jit.ScriptFunction[..., Any]
+    script: Any
+    """A `torch.jit.ScriptFunction`."""
     inputs: tuple[torch.Tensor, ...]
 
 
@@ -41,7 +42,9 @@ def torch_lazy_function(tensors: Sequence[torch.Tensor]) -> TorchLazyFunction:
         hint = "A constant tensor or an infinite number has no text that it reads. Use flambeau.lazy.device() instead."
         raise CompileError([Diagnostic("import", reason, hint=hint)]) from error
     if len(list(graph.inputs())) != len(inputs):
-        reason = f"the graph of LazyTensorCore has {len(list(graph.inputs()))} inputs, and {len(inputs)} tensors for them"
+        reason = (
+            f"the graph of LazyTensorCore has {len(list(graph.inputs()))} inputs, and {len(inputs)} tensors for them"
+        )
         raise CompileError([Diagnostic("import", reason)])
     script = torch._C._create_function_from_graph("main", graph)
     return TorchLazyFunction(script, tuple(inputs))
