@@ -46,11 +46,15 @@ def _factories() -> Iterator[Any]:
     """Find the ops that make tensors on a device from no tensor, and that backends have kernels for."""
     for name in torch._C._dispatch_get_all_op_names():
         namespace, _, rest = name.partition("::")
-        base, _, overload = rest.partition(".")
-        packet = getattr(aten, base, None) if namespace == "aten" else None
-        func = getattr(packet, overload or "default", None) if packet is not None else None
-        if func is None or "names" in overload or "out" in overload.split("_"):
+        # PyTorch selects the backend of these by their argument `device`, for want of a tensor.
+        if (
+            namespace != "aten"
+            or rest.startswith(("_", "sparse"))
+            or not torch._C._dispatch_has_kernel_for_dispatch_key(name, "BackendSelect")
+        ):
             continue
+        base, _, overload = rest.partition(".")
+        func = getattr(getattr(aten, base), overload or "default")
         found = overload_of(func)
         if found.is_factory and not found.is_composite and not found.written and found.returns_tensors:
             yield func
