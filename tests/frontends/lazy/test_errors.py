@@ -57,7 +57,7 @@ def test_an_engine_that_stops_is_replaced_by_pytorch(device: torch.device) -> No
 
     lazy.use_engine(Stops())
     with pytest.warns(lazy.LazyFallbackWarning, match=r"aten.mul.Tensor runs in PyTorch: .*the device is gone"):
-        assert (torch.ones(2, device=device) * 3).tolist() == [3.0, 3.0]
+        assert (torch.ones(2).to(device) * 3).tolist() == [3.0, 3.0]
     assert lazy.report().fallbacks["aten.mul.Tensor"] == 1
 
 

@@ -38,7 +38,7 @@ def test_a_backend_receives_each_graph_at_a_step_mark(device: torch.device) -> N
     """S53: at each mark the backend is called with inputs; it compiles for the first one only. S84."""
     backend = Counting()
     lazy.use_engine(backend)
-    w = torch.ones(2, device=device)
+    w = torch.ones(2).to(device)
     for i in range(5):
         x = torch.full((2,), float(i)).to(device)
         w.add_(x)
@@ -53,8 +53,7 @@ def test_a_backend_receives_each_graph_at_a_step_mark(device: torch.device) -> N
 
 
 def test_numbers_that_change_become_inputs(device: torch.device) -> None:
-    x = torch.ones(2, device=device)
-    lazy.step()
+    x = torch.ones(2).to(device)
     for i in range(6):
         y, z, k = x * (0.5 + i), x + i, x - i  # the last two are one number to the program
         lazy.step()
@@ -63,8 +62,7 @@ def test_numbers_that_change_become_inputs(device: torch.device) -> None:
 
 
 def test_numbers_of_one_value_may_part(device: torch.device) -> None:
-    x = torch.ones(2, device=device)
-    lazy.step()
+    x = torch.ones(2).to(device)
     for a, b in [(1.0, 1.0), (2.0, 2.0), (3.0, 4.0), (5.0, 6.0), (7.0, 7.0)]:
         y, z = x * a, x * b
         lazy.step()
@@ -73,13 +71,9 @@ def test_numbers_of_one_value_may_part(device: torch.device) -> None:
 
 
 def test_signed_zeros_and_integers_are_told_apart(device: torch.device) -> None:
-    x = torch.ones(1, device=device)
-    lazy.step()
-    found = []
-    for number in (0.0, -0.0, float("nan"), 1, 1.0, True):
-        y = x * number
-        found.append(1 / y.item() if number == 0 else y.item())
-    assert found[0] == float("inf") and found[1] == float("-inf") and found[2] != found[2] and found[3:] == [1.0] * 3
+    x = torch.ones(1).to(device)
+    found = [str((x * number).item()) for number in (0.0, -0.0, float("nan"), 1, 1.0, True)]
+    assert found == ["0.0", "-0.0", "nan", "1.0", "1.0", "1.0"]
 
 
 def test_a_learning_rate_is_an_input_from_the_start(device: torch.device) -> None:
@@ -96,8 +90,7 @@ def test_a_learning_rate_is_an_input_from_the_start(device: torch.device) -> Non
 
 
 def test_shapes_that_change_are_graphs_of_their_own(device: torch.device) -> None:
-    w = torch.ones(3, device=device)
-    lazy.step()
+    w = torch.ones(3).to(device)
     for n in (2, 4, 2, 4, 2):
         x = torch.ones(n, 3).to(device)
         assert (x * w).sum().item() == 3.0 * n

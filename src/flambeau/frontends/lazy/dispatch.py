@@ -154,9 +154,14 @@ def _copy(overload: Overload, args: Sequence[Any], kwargs: dict[str, Any]) -> An
     return tensor
 
 
-def _zero(overload: Overload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    tensor = args[0]
-    assign(tensor, emit(aten.full.default, list(tensor.shape), 0, dtype=tensor.dtype, device=torch.device("cpu"))[0])
+def _fill(overload: Overload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Do `fill_` and `zero_`, which do not depend on what was there."""
+    tensor, number = args[0], args[1] if len(args) > 1 else 0
+    if isinstance(number, torch.Tensor):
+        value = emit(aten.expand.default, number, list(tensor.shape))[0]
+    else:
+        value = emit(aten.full.default, list(tensor.shape), number, dtype=tensor.dtype, device=torch.device("cpu"))[0]
+    assign(tensor, value)
     return tensor
 
 
@@ -281,7 +286,9 @@ RULES: dict[Any, Rule] = {
     aten._neg_view.default: _negative,
     aten.as_strided.default: _as_strided,
     aten.copy_.default: _copy,
-    aten.zero_.default: _zero,
+    aten.fill_.Scalar: _fill,
+    aten.fill_.Tensor: _fill,
+    aten.zero_.default: _fill,
     aten.clone.default: _clone,
     aten._to_copy.default: _to_copy,
     aten._local_scalar_dense.default: _number,

@@ -9,7 +9,7 @@ import torch
 aten = torch.ops.aten
 
 WITH_CHANGING_NUMBERS = frozenset({
-    "add", "sub", "rsub", "mul", "div", "true_divide", "addcmul", "addcdiv", "lerp", "fill", "xlogy", "maximum",
+    "add", "sub", "rsub", "mul", "div", "true_divide", "addcmul", "addcdiv", "lerp", "full", "xlogy",
 })  # fmt: skip
 """Ops of arithmetic, whose numbers are inputs at once where an optimiser computes: outside of autograd."""
 
