@@ -98,3 +98,21 @@ def test_what_has_no_meaning_here_says_so(device: torch.device) -> None:
         x.data = torch.ones(3)
     with pytest.raises(TypeError, match="options for an engine, and no engine"), lazy.mode(profile="quick"):
         pass
+
+
+def test_numbers_are_checked_as_pytorch_checks_them(device: torch.device) -> None:
+    x = torch.arange(1, 4).to(device)
+    assert (x**2).tolist() == [1, 4, 9]
+    with pytest.raises(RuntimeError, match="negative integer powers"):
+        x**-1
+    for fill in (lambda: torch.full((2,), 300, dtype=torch.uint8, device=device), lambda: x.byte().fill_(300)):
+        with pytest.raises(RuntimeError, match="without overflow"):
+            fill()
+    with pytest.raises(RuntimeError, match="std >= 0"):
+        x.float().normal_(0, -1)
+    before = torch.get_rng_state()
+    with pytest.raises(RuntimeError, match="p to be in"):
+        x.float().bernoulli_(2.0)
+    assert torch.equal(torch.get_rng_state(), before)
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+        (x // 0).tolist()

@@ -160,9 +160,32 @@ def _fill(overload: Overload, args: Sequence[Any], kwargs: dict[str, Any]) -> An
     if isinstance(number, torch.Tensor):
         value = emit(aten.expand.default, number, list(tensor.shape))[0]
     else:
+        _require_fit(number, tensor.dtype)
         value = emit(aten.full.default, list(tensor.shape), number, dtype=tensor.dtype, device=torch.device("cpu"))[0]
     assign(tensor, value)
     return tensor
+
+
+def _require_fit(number: Any, dtype: torch.dtype | None) -> None:
+    """Raise as PyTorch does for a number that a tensor of integers cannot hold."""
+    if dtype is not None and not dtype.is_floating_point and not dtype.is_complex:
+        torch.full((), number, dtype=dtype, device="cpu")
+
+
+def _full(overload: Overload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Do `full`, `full_like` and `new_full`."""
+    like = args[0].dtype if isinstance(args[0], torch.Tensor) else None
+    number = kwargs["fill_value"] if "fill_value" in kwargs else args[2 if overload.name.startswith("aten.new") else 1]
+    _require_fit(number, kwargs.get("dtype") or like)
+    return _functional(overload, args, kwargs)
+
+
+def _power(overload: Overload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Do `pow` with a number: PyTorch refuses a negative one for integers."""
+    base, exponent = args
+    if isinstance(exponent, int) and exponent < 0:
+        torch.pow(torch.ones((), dtype=base.dtype, device="cpu"), exponent)
+    return (_write if overload.written else _functional)(overload, args, kwargs)
 
 
 def _batch_norm(overload: Overload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
@@ -289,6 +312,11 @@ RULES: dict[Any, Rule] = {
     aten.fill_.Scalar: _fill,
     aten.fill_.Tensor: _fill,
     aten.zero_.default: _fill,
+    aten.full.default: _full,
+    aten.full_like.default: _full,
+    aten.new_full.default: _full,
+    aten.pow.Tensor_Scalar: _power,
+    aten.pow_.Scalar: _power,
     aten.clone.default: _clone,
     aten._to_copy.default: _to_copy,
     aten._local_scalar_dense.default: _number,

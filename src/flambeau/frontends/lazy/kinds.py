@@ -109,6 +109,8 @@ def _inferred(call: Call, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Kin
     try:
         with torch.no_grad(), _silent(), FakeTensorMode():
             returned = kind.call([spec.empty() for spec in specs], call.numbers)
+        if overload.is_random and overload.written and not overload.outs:
+            _check_distribution(kind, call.numbers)
     except _UNFORETOLD:
         return None
     except Exception as error:
@@ -139,6 +141,15 @@ def _in_words_of_kernels(kind: Kind, numbers: Sequence[Any], error: Exception) -
     except Exception as own:
         return own.with_traceback(None)
     return error
+
+
+def _check_distribution(kind: Kind, numbers: Sequence[Any]) -> None:
+    """Raise what the op's own kernel raises for parameters that make no distribution, which fake tensors let pass."""
+    state = torch.get_rng_state()
+    try:
+        kind.call([torch.zeros(1, dtype=spec.dtype, device="cpu") for spec in kind.specs], numbers)
+    finally:
+        torch.set_rng_state(state)
 
 
 @contextmanager
