@@ -106,7 +106,8 @@ def factories(d: Device) -> Any:
         torch.zeros(2, device=d), torch.ones(2, 3, device=d, dtype=torch.int), torch.full((2,), 3.5, device=d),
         torch.arange(2, 9, 3, device=d), torch.linspace(0, 1, 5, device=d), torch.eye(3, device=d),
         torch.tensor([[1, 2]], device=d), torch.as_tensor([1.5], device=d), torch.zeros_like(like),
-        torch.tril(torch.ones(3, 3, device=d)), torch.empty(2, 2, device=d).fill_(1), torch.scalar_tensor(2.0, device=d),
+        torch.tril(torch.ones(3, 3, device=d)), torch.empty(2, 2, device=d).fill_(1),
+        torch.scalar_tensor(2.0, device=d),
         torch.tril_indices(3, 3, device=d), like.new_full((2,), 3.0), like.new_zeros(3), like.new_tensor([1.0, 2.0]),
         torch.hann_window(4, device=d), torch.tensor([torch.ones((), device=d), 2.0]),
     )  # fmt: skip
@@ -221,7 +222,9 @@ def test_same_as_pytorch(case: Case, device: torch.device) -> None:
 
 
 @pytest.mark.engine
-@pytest.mark.parametrize("case", [in_place, writes_through_views, out_variants, gradients, mixed_with_eager, batch_norm])
+@pytest.mark.parametrize(
+    "case", [in_place, writes_through_views, out_variants, gradients, mixed_with_eager, batch_norm]
+)
 def test_same_as_pytorch_with_xla(case: Case, device: torch.device) -> None:
     lazy.use_engine("xla")
     expect_same(case, device)
@@ -249,7 +252,8 @@ def test_what_nobody_holds_is_not_computed(device: torch.device) -> None:
 def test_print_shows_contents(device: torch.device) -> None:
     x = torch.tensor([1.0, 2.5], device=device)
     assert repr(x + 1) == "tensor([2.0000, 3.5000], device='lazy:1')"
-    assert "requires_grad=True" in str(nn.Parameter(x)) and "Parameter containing" in str(nn.Parameter(x))
+    assert "requires_grad=True" in str(nn.Parameter(x))
+    assert "Parameter containing" in str(nn.Parameter(x))
     assert "grad_fn=<MulBackward0>" in repr(x.requires_grad_() * 2)
 
 
@@ -267,4 +271,5 @@ def test_copies_are_apart(device: torch.device) -> None:
     x.cpu().add_(5)
     y = x.clone()
     y.add_(1)
-    assert x.tolist() == [1.0, 1.0] and y.tolist() == [2.0, 2.0]
+    assert x.tolist() == [1.0, 1.0]
+    assert y.tolist() == [2.0, 2.0]

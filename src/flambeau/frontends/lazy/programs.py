@@ -124,7 +124,7 @@ def run_graph(session: Session, ops: Sequence[Recorded], live: Sequence[Value], 
             reason = _run_segment(step, env, values, seed) if not errors else ""
             if reason is not None:
                 _run_lines(session, counts, step.lines, reason, env, wiring.numbers, errors)
-    for slot, value in zip(structure.outputs, live, strict=True):
+    for slot, value in zip(wiring.outputs, wiring.live, strict=True):
         value.data, value.error = env[slot], errors.get(slot)
     if errors:
         raise next(iter(errors.values()))

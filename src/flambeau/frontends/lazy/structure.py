@@ -28,6 +28,8 @@ class Wiring:
     key: tuple[Any, ...]
     ops: Sequence[Recorded]
     inputs: Sequence[tuple[int, Value]]
+    live: Sequence[Value]
+    """What is computed, in the order of `outputs`: that in which it was recorded."""
     outputs: tuple[int, ...]
     numbers: tuple[Any, ...]
     slots: int
@@ -75,8 +77,9 @@ def wired(ops: Sequence[Recorded], live: Sequence[Value]) -> Wiring:
             if result is not None:
                 slots[result] = count
                 count += 1
-    outputs = tuple(slots[value] for value in live)
-    return Wiring((tuple(code), outputs), needed, inputs, outputs, tuple(numbers), count)
+    ordered = sorted(live, key=slots.__getitem__)
+    outputs = tuple(slots[value] for value in ordered)
+    return Wiring((tuple(code), outputs), needed, inputs, ordered, outputs, tuple(numbers), count)
 
 
 def unseen_draws(ops: Sequence[Recorded], live: Sequence[Value]) -> list[Value]:
