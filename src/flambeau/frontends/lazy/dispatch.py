@@ -31,6 +31,8 @@ def dispatch(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
             return func._op_dk(torch._C.DispatchKey.CompositeExplicitAutograd, *args, **kwargs)
         if overload.is_view and args and isinstance(args[0], LazyTensor):
             return _view(overload, args, kwargs)
+        if overload.is_view_in_place:
+            return _view_in_place(overload, args, kwargs)
         if overload.written:
             return _write(overload, args, kwargs)
         return _functional(overload, args, kwargs)
@@ -66,6 +68,14 @@ def _view(overload: Overload, args: Sequence[Any], kwargs: dict[str, Any]) -> An
         for i, spec in enumerate(kind.results)
     ]
     return seen[0] if kind.many is None else kind.many(seen)
+
+
+def _view_in_place(overload: Overload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Do `squeeze_`, `t_` and the like: the tensor becomes a view of what it was."""
+    if overload.view is None:
+        return _refused(overload, args, kwargs)
+    become(args[0], dispatch(overload.view, args, kwargs))
+    return args[0]
 
 
 def _same_storage(overload: Overload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
@@ -110,6 +120,8 @@ def _write(overload: Overload, args: Sequence[Any], kwargs: dict[str, Any]) -> A
     if kind_of(call, args, kwargs) is None:
         return _in_pytorch(overload, args, kwargs, "the shape of its result depends on what is in its arguments")
     given = {k: v for k, v in kwargs.items() if k not in overload.outs} if overload.outs else kwargs
+    if overload.defaults:
+        args = [*args, *(value for i, value in overload.defaults.items() if i >= len(args))]
     results = emit(variant, *args, **given)
     count = len(overload.func._schema.returns)
     fresh = max(count - len(overload.written), 0)

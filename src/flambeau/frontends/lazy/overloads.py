@@ -54,6 +54,12 @@ class Overload:
         lists = any("[]" in str(schema.arguments[i].type) for i, _ in self.written)
         self.functional: Any = functional_variant(func) if self.written and not lists else None
         """The overload that returns what this one writes; None if there is none."""
+        self.defaults = _lost_defaults(schema, self.functional)
+        """Arguments that must be passed to that one, though this one has defaults for them."""
+        self.is_view_in_place = torch.Tag.inplace_view in func.tags
+        """Whether it makes of its argument a view of it, in place."""
+        self.view: Any = _view_variant(schema) if self.is_view_in_place else None
+        """The overload that gives such a view; None if there is none."""
 
 
 _NUMBERS = ("number", "Tensor", "float", "Optional[number]", "Optional[float]")
@@ -90,6 +96,26 @@ def functional_variant(func: Any) -> Any:
             if [_form(a) for a in arguments] == wanted and not any(a.alias_info for a in arguments):
                 return found
     return None
+
+
+def _view_variant(schema: Any) -> Any:
+    """Find the overload that gives the view which this one makes of its argument; None if there is none."""
+    packet = getattr(aten, schema.name.partition("::")[2].removesuffix("_"), None)
+    wanted = [_form(a) for a in schema.arguments]
+    for overload in packet.overloads() if packet is not None else ():
+        found = getattr(packet, overload)
+        if [_form(a) for a in found._schema.arguments] == wanted:
+            return found
+    return None
+
+
+def _lost_defaults(schema: Any, variant: Any) -> dict[int, Any]:
+    if variant is None:
+        return {}
+    required = {a.name for a in variant._schema.arguments if not a.has_default_value()}
+    return {
+        i: a.default_value for i, a in enumerate(schema.arguments) if a.has_default_value() and a.name in required
+    }
 
 
 def _form(argument: Any) -> tuple[str, str]:
