@@ -82,6 +82,20 @@ def test_results_of_an_engine_are_checked(device: torch.device) -> None:
         y.tolist()
 
 
+def test_types_of_results_are_checked(device: torch.device) -> None:
+    class Doubles:
+        name = "doubles"
+        output_type = "torch"
+
+        def compile(self, module: object) -> object:
+            return lambda *args: torch.ones(2, dtype=torch.double)
+
+    lazy.use_engine(Doubles())
+    y = torch.ones(2, device=device) * 3
+    with pytest.raises(RuntimeError, match=r"is \[2\] of torch.float32, and what was computed .* torch.float64"):
+        y.tolist()
+
+
 def test_what_has_no_meaning_here_says_so(device: torch.device) -> None:
     x = torch.ones(3, device=device)
     with pytest.raises(NotImplementedError, match=r"keeps its shape: \[3\] is not resized to \[5\]"):
@@ -95,7 +109,7 @@ def test_what_has_no_meaning_here_says_so(device: torch.device) -> None:
     with pytest.raises(TypeError, match=r"not with one of layout torch\.sparse_coo"):
         torch.add(x, torch.ones(3).to_sparse())
     with pytest.raises(NotImplementedError, match="as_strided of a lazy tensor that is itself a view"):
-        x[1:].as_strided((1,), (1,))
+        x[1:].as_strided((1,), (1,), 0)
     with pytest.raises(TypeError, match=r"made by to\(flambeau.lazy.device\(\)\)"):
         lazy.LazyTensor([1.0])
     with pytest.raises(TypeError, match="can only be set to a lazy tensor"):

@@ -55,7 +55,19 @@ def views_see_writes(d: Device) -> Any:
 def strided_views(d: Device) -> Any:
     x = torch.arange(6.0, device=d)
     x.as_strided((2, 2), (2, 1)).add_(10)
-    return x
+    windows = x[1:].as_strided((3, 2), (1, 2))
+    x.mul_(2)
+    row = x.view(1, 6)[0]
+    row.unsqueeze_(0).add_(1)
+    square = x.reshape(2, 3).clone()
+    square.t_()[0] = -1
+    return (
+        x,
+        windows,
+        row,
+        square,
+        torch.stft(x, 4, center=False, return_complex=True, window=torch.ones(4).to(d)).abs(),
+    )
 
 
 def conjugates(d: Device) -> Any:

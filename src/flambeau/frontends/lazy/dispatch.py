@@ -98,13 +98,15 @@ def _reshape_alias(overload: Overload, args: Sequence[Any], kwargs: dict[str, An
 
 
 def _as_strided(overload: Overload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Do `as_strided` where the places that it asks for are counted from the tensor's own first element."""
     base = args[0]
-    if base.view_ is not None or not base.is_contiguous():
+    offset = args[3] if len(args) > 3 else kwargs.get("storage_offset")
+    if not base.is_contiguous() or (base.view_ is not None and offset is not None):
         raise NotImplementedError(
             "as_strided of a lazy tensor that is itself a view is not recorded, since it asks for places in memory: "
             "write it with narrow(), select() or unfold()"
         )
-    return _view(overload, args, kwargs)
+    return _view(overload, [*args[:3], offset or 0], {})
 
 
 # --- Writes ---

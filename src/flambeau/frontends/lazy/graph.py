@@ -98,7 +98,16 @@ class Kind:
         """Call the op on contents, which lie in memory in order: what was a view there need not be one here."""
         if self.func is torch.ops.aten.view.default:
             return tensors[0].reshape(self.args[1])
+        if self.func is torch.ops.aten.as_strided.default:
+            return self.in_memory(tensors[0].contiguous())
         return self.call(tensors, numbers)
+
+    def in_memory(self, tensor: torch.Tensor) -> Any:
+        """Give the views of a tensor in memory that this op gives, which share it."""
+        if self.func is torch.ops.aten.as_strided.default:  # Its offset counts from the tensor's first element here.
+            size, stride, offset = self.args[1:]
+            return tensor.as_strided(size, stride, offset + tensor.storage_offset())
+        return self.call([tensor], [])
 
     def flat(self, returned: Any) -> list[Any]:
         """List the tensors that a call has returned, one for each of `results`."""

@@ -113,9 +113,7 @@ def _lost_defaults(schema: Any, variant: Any) -> dict[int, Any]:
     if variant is None:
         return {}
     required = {a.name for a in variant._schema.arguments if not a.has_default_value()}
-    return {
-        i: a.default_value for i, a in enumerate(schema.arguments) if a.has_default_value() and a.name in required
-    }
+    return {i: a.default_value for i, a in enumerate(schema.arguments) if a.has_default_value() and a.name in required}
 
 
 def _form(argument: Any) -> tuple[str, str]:

@@ -11,7 +11,7 @@ import torch
 
 from flambeau.diagnostics import CompileError
 from flambeau.frontends.lazy.export import graph_module_of
-from flambeau.frontends.lazy.graph import Recorded, Value
+from flambeau.frontends.lazy.graph import Recorded, Spec, Value
 from flambeau.frontends.lazy.randomness import Draws
 from flambeau.frontends.lazy.session import KEPT, Compiled, GraphCounts, Session, timed
 from flambeau.frontends.lazy.structure import Line, Wiring, unseen_draws, wired
@@ -126,8 +126,18 @@ def run_graph(session: Session, ops: Sequence[Recorded], live: Sequence[Value], 
                 _run_lines(session, counts, step.lines, reason, env, wiring.numbers, errors)
     for slot, value in zip(wiring.outputs, wiring.live, strict=True):
         value.data, value.error = env[slot], errors.get(slot)
+        if value.data is not None and (wrong := _mismatch(value.spec, value.data)) is not None:
+            value.data, value.error = None, errors.setdefault(slot, wrong)
     if errors:
         raise next(iter(errors.values()))
+
+
+def _mismatch(spec: Spec, data: torch.Tensor) -> Exception | None:
+    """Make the error for contents of another type than the tensor has; None if they are of that type."""
+    if data.dtype is spec.dtype and data.shape == spec.shape:
+        return None
+    found, wanted = f"{list(data.shape)} of {data.dtype}", f"{list(spec.shape)} of {spec.dtype}"
+    return RuntimeError(f"a lazy tensor is {wanted}, and what was computed for it is {found}")
 
 
 def _structure(session: Session, wiring: Wiring) -> Structure:

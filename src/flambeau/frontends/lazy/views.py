@@ -51,7 +51,7 @@ def write_in_pytorch(tensor: LazyTensor, value: Value) -> str:
         view = view.parent
     seen = whole
     for view in reversed(views):
-        seen = view.kind.flat(view.kind.call([seen], []))[view.index]
+        seen = view.kind.flat(view.kind.in_memory(seen))[view.index]
     seen.copy_(part)
     storage.value = Value(storage.value.spec, whole)
     return next(str(v.kind.func) for v in views if v.kind.func not in INVERSES)
