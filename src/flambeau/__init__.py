@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from flambeau import fx as fx
     from flambeau import helion as helion
+    from flambeau import lazy as lazy
     from flambeau import nn as nn
     from flambeau import ops as ops
     from flambeau import torchscript as torchscript
@@ -42,7 +43,7 @@ _HOMES = {
     "set_default_dtype": "flambeau.frontends.nn.core.context",
     "trace": "flambeau.tracing",
 }
-_SUBMODULES = ("fx", "helion", "nn", "ops", "torchscript")
+_SUBMODULES = ("fx", "helion", "lazy", "nn", "ops", "torchscript")
 
 __all__ = [
     "CompileError", "Diagnostic", "Module", "OutputType", "compile", "decompose", "export_train_step", "fx", "load",
