@@ -67,6 +67,19 @@ def write(cache: torch.Tensor, row: torch.Tensor, position: torch.Tensor) -> tor
     return torch.slice_scatter(cache, row, 1, at, at + 1)
 
 
+ROWS = """
+// CHECK-NOT: concatenate
+// CHECK: stablehlo.gather
+// CHECK-SAME: offset_dims = [2], collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 2
+// CHECK-SAME: slice_sizes = array<i64: 1, 3>
+// CHECK-SAME: (tensor<5x3xf32>, tensor<2x2xi64>) -> tensor<2x2x3xf32>
+"""
+
+
+def rows(table: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
+    return torch.nn.functional.embedding(indices, table)
+
+
 X = torch.tensor([[1.0, -2.0, 3.0], [1.0, float("nan"), -0.0], [0.5, 2.0, 0.0], [float("inf"), -2.0, 7.0], [4.0, 1, 1]])
 WRITE_ARGS = (torch.zeros(2, 16, 4), torch.ones(2, 1, 4), torch.tensor(3))
 
@@ -82,6 +95,7 @@ WRITE_ARGS = (torch.zeros(2, 16, 4), torch.ones(2, 1, 4), torch.tensor(3))
         (smallest, (X.to(torch.int64),), "stablehlo", SMALLEST),
         (smallest, (X.nan_to_num(posinf=9.0).abs().to(torch.uint8),), "stablehlo", SMALLEST),
         (fourier, (X.nan_to_num(posinf=9.0),), "stablehlo", FOURIER),
+        (rows, (X.nan_to_num(), torch.tensor([[0, 4], [2, 2]])), "stablehlo", ROWS),
         (write, WRITE_ARGS, "stablehlo", WRITE),
         (write, WRITE_ARGS, "linalg-on-tensors", SLICE),
     ],
@@ -93,6 +107,7 @@ WRITE_ARGS = (torch.zeros(2, 16, 4), torch.ones(2, 1, 4), torch.tensor(3))
         "of integers",
         "of bytes",
         "fft",
+        "rows",
         "cache write",
         "slice write",
     ],

@@ -19,7 +19,7 @@ from flambeau.lowering.stablehlo.scalars import scalars_to_tensors
 from flambeau.lowering.whole.rules import layered, refusals
 from flambeau.passes.dead_code import eliminate_dead_code
 
-FAMILIES = ("matmul", "conv", "sort", "fft", "collective")
+FAMILIES = ("matmul", "conv", "index", "sort", "fft", "collective")
 """The modules of this folder that add rules to the table."""
 
 
