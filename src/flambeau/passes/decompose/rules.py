@@ -87,8 +87,11 @@ def repeat(
 ) -> list[SSAValue]:
     """Emit a `torch.prim.Loop` of `count` turns: `body(i, *carried)` gives the tensors that the next turn carries.
 
-    With `goes_on` the loop ends early, after the turn for whose tensors that gives a false `!torch.bool`.
+    With `goes_on` the loop ends early, after the turn for whose tensors that gives a false `!torch.bool`. A loop that is
+    known to have no turns is not emitted: its body need not fit tensors of no elements.
     """
+    if isinstance(count, int) and count <= 0:
+        return list(carried)
     types = [c.type for c in carried]
     block = Block(arg_types=[INT, *types])
     outer = t.block, t.before
