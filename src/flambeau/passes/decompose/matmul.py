@@ -12,7 +12,8 @@ from flambeau.infer.builder import TorchBuilder, meta_of
 from flambeau.infer.matmul import einsum_labels
 from flambeau.infer.rules import promoted
 from flambeau.ir import dtypes
-from flambeau.passes.decompose.rules import decomposition, require_size, times
+from flambeau.ir.dtypes import DType
+from flambeau.passes.decompose.rules import decomposition, repeat, require_size, times
 
 
 @decomposition("aten._grouped_mm")
@@ -105,8 +106,10 @@ def addr(t: TorchBuilder, x: SSAValue, a: SSAValue, b: SSAValue, beta: Any, alph
     """Add the outer product of two vectors; with a `beta` of 0 what it is added to does not count, even if NaN."""
     [rows], [columns] = t.shape(a), t.shape(b)
     x = t.expand(x, [rows, columns])
+    dtype = promoted(meta_of(x), meta_of(a), meta_of(b))
+    if dtype.is_float and dtype.bits == 16:
+        return _narrow_addr(t, x, a, b, beta, alpha, dtype)
     product = t.mul(t.unsqueeze(a, 1), b)
-    dtype = promoted(meta_of(x), meta_of(product))
     if dtype.is_bool:
         product = product if alpha else t.zeros_like(product)
         return t.logical_or(x, product) if beta else product
@@ -115,6 +118,27 @@ def addr(t: TorchBuilder, x: SSAValue, a: SSAValue, b: SSAValue, beta: Any, alph
             raise Unsupported(f"addr of {dtype} with a factor of {number}")
     product = t.to(t.mul(product, alpha), dtype)
     return product if beta == 0 else t.add(t.mul(x, beta), product)
+
+
+def _narrow_addr(
+    t: TorchBuilder, x: SSAValue, a: SSAValue, b: SSAValue, beta: Any, alpha: Any, dtype: DType
+) -> SSAValue:
+    """Round after each step, and the factors too: this is what PyTorch does with 16-bit floats."""
+    scaled, factor = (t.full([], number, dtype=dtype) for number in (beta, alpha))
+    product = t.to(t.mul(t.mul(t.unsqueeze(a, 1), factor), b), dtype)
+    return product if beta == 0 else t.add(t.mul(x, scaled), product)
+
+
+@decomposition("aten.addbmm")
+def addbmm(t: TorchBuilder, x: SSAValue, a: SSAValue, b: SSAValue, beta: Any, alpha: Any) -> SSAValue | None:
+    """Add one product after the other to 16-bit floats, which are rounded each time; else None: it is one sum."""
+    count, rows, _ = t.shape(a)
+    dtype = t.dtype(x)
+    if not (dtype.is_float and dtype.bits == 16) or not isinstance(count, int) or count < 2:
+        return None
+    x = t.addmm(t.expand(x, [rows, t.shape(b)[-1]]), t.select(a, 0, 0), t.select(b, 0, 0), beta=beta, alpha=alpha)
+    rest = t.slice(a, 0, 1), t.slice(b, 0, 1)
+    return repeat(t, count - 1, [x], lambda i, x: [t.addmm(x, *(t.select(m, 0, i) for m in rest), alpha=alpha)])[0]
 
 
 @decomposition("aten.bilinear")

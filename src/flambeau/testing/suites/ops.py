@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -29,6 +30,12 @@ UNFORESEEABLE = frozenset(
     }
 )  # fmt: skip
 """Entries whose results are random or uninitialised: only their shapes and dtypes are compared."""
+
+RANDOM_CALLS: dict[str, Callable[[Any], bool]] = {
+    "nn.functional.multi_head_attention_forward": lambda sample: sample.kwargs["training"],
+    "nn.functional.scaled_dot_product_attention": lambda sample: sample.kwargs.get("dropout_p", 0.0) > 0,
+}
+"""Entries some of whose samples draw random numbers, and which do."""
 
 CORE_DTYPES = ("float32", "int64", "bool")
 
@@ -136,7 +143,11 @@ def suite_of(name: str, infos: Iterable[Any], dtypes: Iterable[str], change: Any
 
 def _samples(info: Any, dtype: torch.dtype, change: Any) -> list[Sample]:
     op = Promised(info.op, PROMISES[info.name]) if info.name in PROMISES else info.op
-    found = [change(sample_of(op, (s.input, *s.args), s.kwargs)) for s in chosen(info, dtype)]
+    is_random = RANDOM_CALLS.get(info.name, lambda sample: False)
+    found = [
+        change(replace(sample_of(op, (s.input, *s.args), s.kwargs), random=bool(is_random(s))))
+        for s in chosen(info, dtype)
+    ]
     return [s for s in found if s is not None]
 
 
