@@ -271,7 +271,9 @@ def test_a_bound_call_reads_what_is_in_its_tensors(load: Load) -> None:
 
 def test_several_functions(engine: str) -> None:
     module = flambeau.compile(lambda x: x + 1, (torch.zeros(2),), output_type="raw", function="plus")
-    run = flambeau.load(flambeau.compile(module, output_type=OUTPUT_TYPES[engine]), engine=engine.partition("-")[0], **OPTIONS[engine])
+    run = flambeau.load(
+        flambeau.compile(module, output_type=OUTPUT_TYPES[engine]), engine=engine.partition("-")[0], **OPTIONS[engine]
+    )
     assert torch.equal(run.function("plus")(torch.zeros(2)), torch.ones(2))
     assert torch.equal(run(torch.zeros(2)), torch.ones(2))
     with pytest.raises(ValueError, match="has no function 'minus'; it has plus"):

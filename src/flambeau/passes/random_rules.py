@@ -59,8 +59,13 @@ class Stream:
         return _unit_float(self.t, self.word(size))
 
     def uniform(self, size: Sequence[Any], low: Any = 0.0, high: Any = 1.0, dtype: DType | None = None) -> SSAValue:
-        """Draw floats in [low, high)."""
+        """Draw floats in [low, high); of complex numbers both parts."""
         t, dtype = self.t, dtype or self.dtype
+        if dtype.is_complex:
+            part = Stream(t, self.state, self.delta, dtype.real)
+            pairs = part.uniform([*size, 2], low, high)
+            self.delta = part.delta
+            return t.view_as_complex(pairs)
         if not dtype.is_float:
             raise Unsupported(f"random numbers of {dtype} between two floats")
         value = self.unit(size)

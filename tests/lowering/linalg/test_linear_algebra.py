@@ -128,6 +128,25 @@ def test_eigenvalues_at_sizes_even_and_odd(size: int) -> None:
 
 
 @pytest.mark.engine
+@pytest.mark.parametrize("shape", [(0, 0), (2, 0, 0), (0, 3, 3)], ids=str)
+def test_empty_matrices(shape: tuple[int, ...]) -> None:
+    x = torch.zeros(shape)
+    functions = (
+        torch.linalg.det, torch.linalg.slogdet, torch.linalg.inv, torch.linalg.cholesky, torch.linalg.eigh,
+        torch.linalg.lu_factor, torch.linalg.qr, torch.linalg.svd, torch.linalg.pinv, torch.matrix_exp, torch.geqrf,
+    )  # fmt: skip
+    check_all([(f, (x,)) for f in functions])
+
+
+@pytest.mark.engine
+@pytest.mark.long
+@pytest.mark.parametrize("shape", [(2, 5, 3), (2, 3, 5)], ids=str)
+def test_singular_values_of_matrices_of_unknown_size(shape: tuple[int, ...]) -> None:
+    x = torch.randn(shape)
+    check_all([(lambda x: singular(x, True), (x,)), (torch.linalg.pinv, (x,))], dynamic=True, **CLOSE)
+
+
+@pytest.mark.engine
 def test_exponentials() -> None:
     x = torch.randn(3, 4, 4) * torch.tensor([0.01, 1.0, 6.0]).reshape(3, 1, 1)
     check_all([(torch.linalg.matrix_exp, (x,)), (torch.linalg.matrix_exp, (x * 0,))], rtol=1e-3, atol=1e-2)

@@ -163,9 +163,7 @@ def _is_of_unknown_length(op: TorchOp) -> bool:
 def decompose(module: ModuleOp, keep: Collection[str] = ()) -> ModuleOp:
     """Apply the decompositions to a module in place, but for primitives and the ops named in `keep`."""
     is_named, left = selects(keep), primitives()
-    return _apply(
-        module, lambda op: is_named(op.overload) or (op.overload in left and not _is_of_unknown_length(op))
-    )
+    return _apply(module, lambda op: is_named(op.overload) or (op.overload in left and not _is_of_unknown_length(op)))
 
 
 def primitives() -> frozenset[str]:

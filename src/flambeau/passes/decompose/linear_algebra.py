@@ -16,6 +16,8 @@ from flambeau.passes.decompose.rules import (
     broadcast_sizes,
     decomposition,
     least,
+    minus,
+    most,
     repeat,
     require_element,
 )
@@ -267,21 +269,26 @@ def eigh(t: TorchBuilder, x: SSAValue, triangle: str, with_vectors: bool) -> Val
 def svd(t: TorchBuilder, x: SSAValue, full: bool, with_vectors: bool, driver: Any) -> Values:
     """Rotate the columns of the taller of x and xᴴ; a QR factorisation makes what is orthogonal orthonormal.
 
-    That gives vectors also where singular values are zero, and as many as a full decomposition has.
+    That gives vectors also where singular values are zero, and as many as a full decomposition has. Where it is not
+    known which one is taller, it is x: of more columns than rows, those that are too many become zero.
     """
     rows, columns = t.shape(x)[-2:]
-    if not (isinstance(rows, int) and isinstance(columns, int)):
-        raise Unsupported("singular values of matrices whose sizes are not known at compile time")
-    is_wide = rows < columns
-    a, lengths, v = jacobi.orthogonal_columns(t, adjoint(t, x) if is_wide else x)
+    is_wide = isinstance(rows, int) and isinstance(columns, int) and rows < columns
+    if is_wide:
+        x, rows, columns = adjoint(t, x), columns, rows
+    count = least(t, rows, columns)
+    a, lengths, v = jacobi.orthogonal_columns(t, x)
+    lengths = t.slice(lengths, -1, 0, count)
     if not with_vectors:
         return _nothing(t, x), lengths, _nothing(t, x)
     q, r = householder.qr(t, a, full)
     diagonal = t.diagonal(r, 0, -2, -1)
     turn = t.where(t.eq(diagonal, 0), t.ones_like(diagonal), t.sgn(diagonal))
-    extra = abs(rows - columns) if full else 0
-    if extra:
-        turn = t.cat([turn, t.ones([*t.shape(turn)[:-1], extra], dtype=t.dtype(turn))], -1)
+    if full:
+        missing = t.ones([*t.shape(turn)[:-1], minus(t, rows, count)], dtype=t.dtype(turn))
+        turn = t.cat([turn, missing], -1)
+    else:
+        v = t.slice(v, -1, 0, count)
     u = t.mul(q, t.unsqueeze(turn, -2))
     return (v, lengths, adjoint(t, u)) if is_wide else (u, lengths, adjoint(t, v))
 
@@ -297,9 +304,9 @@ def pinv(t: TorchBuilder, x: SSAValue, atol: SSAValue | None, rtol: SSAValue | N
         values = size
     if 0 in t.shape(size):
         return t.matmul(adjoint(t, vh), adjoint(t, u))
-    most = t.amax(size, [-1], True)
+    largest = t.amax(size, [-1], True)
     epsilon = 2.0**-52 if t.dtype(size) is dtypes.float64 else 2.0**-23
-    usual = t.full_like(most, epsilon * max(t.shape(x)[-2:]))
+    usual = t.mul(t.full_like(largest, most(t, *t.shape(x)[-2:])), epsilon)
     absolute = None if atol is None else t.unsqueeze(t.to(atol, t.dtype(size)), -1)
     if rtol is not None:
         relative = t.unsqueeze(t.to(rtol, t.dtype(size)), -1)
@@ -307,7 +314,7 @@ def pinv(t: TorchBuilder, x: SSAValue, atol: SSAValue | None, rtol: SSAValue | N
         relative = t.where(t.gt(absolute, 0), t.zeros_like(usual), usual)
     else:
         relative = usual
-    bound = t.mul(most, relative)
+    bound = t.mul(largest, relative)
     bound = bound if absolute is None else t.maximum(bound, absolute)
     counts = t.gt(size, bound)
     inverse = t.where(counts, t.reciprocal(t.where(counts, values, t.ones_like(values))), t.zeros_like(values))
@@ -338,9 +345,9 @@ def matrix_exp(t: TorchBuilder, x: SSAValue) -> SSAValue:
     series = unit
     for k in range(TERMS, 1, -1):
         series = t.add(unit, t.mul(t.matmul(scaled, series), 1 / k))
-    most = t.op("aten.Int.Tensor", (t.to(t.amax(powers), dtypes.int64),), (INT,))[0]
+    times = t.op("aten.Int.Tensor", (t.to(t.amax(powers), dtypes.int64),), (INT,))[0]
 
     def body(i: SSAValue, y: SSAValue) -> list[SSAValue]:
         return [t.where(t.gt(each, i), t.add(t.matmul(y, y), t.mul(y, 2.0)), y)]
 
-    return t.add(repeat(t, most, [t.matmul(scaled, series)], body)[0], unit)
+    return t.add(repeat(t, times, [t.matmul(scaled, series)], body)[0], unit)

@@ -130,13 +130,15 @@ def _narrow_addr(
 
 
 @decomposition("aten.addbmm")
-def addbmm(t: TorchBuilder, x: SSAValue, a: SSAValue, b: SSAValue, beta: Any, alpha: Any) -> SSAValue | None:
-    """Add one product after the other to 16-bit floats, which are rounded each time; else None: it is one sum."""
-    count, rows, _ = t.shape(a)
-    dtype = t.dtype(x)
-    if not (dtype.is_float and dtype.bits == 16) or not isinstance(count, int) or count < 2:
-        return None
-    x = t.addmm(t.expand(x, [rows, t.shape(b)[-1]]), t.select(a, 0, 0), t.select(b, 0, 0), beta=beta, alpha=alpha)
+def addbmm(t: TorchBuilder, x: SSAValue, a: SSAValue, b: SSAValue, beta: Any, alpha: Any) -> SSAValue:
+    """Add up products, which is one product of all columns; 16-bit floats are rounded after each, as PyTorch does."""
+    count, rows, inner = t.shape(a)
+    columns = t.shape(b)[-1]
+    x = t.expand(x, [rows, columns])
+    if not (t.dtype(x).is_float and t.dtype(x).bits == 16) or not isinstance(count, int) or count < 2:
+        wide = t.reshape(t.transpose(a, 0, 1), [rows, times(t, count, inner)])
+        return t.addmm(x, wide, t.reshape(b, [times(t, count, inner), columns]), beta=beta, alpha=alpha)
+    x = t.addmm(x, t.select(a, 0, 0), t.select(b, 0, 0), beta=beta, alpha=alpha)
     rest = t.slice(a, 0, 1), t.slice(b, 0, 1)
     return repeat(t, count - 1, [x], lambda i, x: [t.addmm(x, *(t.select(m, 0, i) for m in rest), alpha=alpha)])[0]
 

@@ -28,7 +28,7 @@ Tap = tuple[Any, Any]
 def grid_sampler(
     t: TorchBuilder, x: SSAValue, grid: SSAValue, mode: int, padding: int, align_corners: bool
 ) -> SSAValue:
-    """Add up the pixels around each place, by their weights; 16-bit floats are rounded after each step, as PyTorch does.
+    """Add up the pixels around each place, by their weights; 16-bit floats are rounded after each step, as by PyTorch.
 
     The grid's last dim is x, y, z; the image's dims are z, y, x.
     """
