@@ -10,7 +10,7 @@ from flambeau.diagnostics import Unsupported
 from flambeau.dialects.torch.types import INT
 from flambeau.infer.builder import TorchBuilder
 from flambeau.ir import dtypes
-from flambeau.passes.decompose import elimination, householder, jacobi
+from flambeau.passes.decompose import bunch_kaufman, elimination, householder, jacobi, schur
 from flambeau.passes.decompose.elimination import adjoint
 from flambeau.passes.decompose.rules import (
     broadcast_sizes,
@@ -227,6 +227,22 @@ def cholesky_inverse(t: TorchBuilder, factor: SSAValue, upper: bool) -> SSAValue
     return cholesky_solve(t, householder.identity(t, factor, t.shape(factor)[-1]), factor, upper)
 
 
+@decomposition("aten.linalg_ldl_factor_ex")
+def ldl_factor_ex(t: TorchBuilder, x: SSAValue, hermitian: bool, check: bool) -> Values:
+    packed, pivots, info = bunch_kaufman.factor(t, x, hermitian)
+    if check:
+        _check(t, info, "linalg.ldl_factor_ex", "a diagonal block of D is zero")
+    return packed, pivots, info
+
+
+@decomposition("aten.linalg_ldl_solve")
+def ldl_solve(t: TorchBuilder, packed: SSAValue, pivots: SSAValue, b: SSAValue, hermitian: bool) -> SSAValue:
+    packed, b = _same_batch(t, packed, b)
+    if 0 in t.shape(b):
+        return b
+    return bunch_kaufman.solve(t, packed, t.expand(pivots, t.shape(packed)[:-1]), b, hermitian)
+
+
 # --- Reflections ---
 
 
@@ -263,6 +279,17 @@ def qr(t: TorchBuilder, x: SSAValue, mode: str) -> Values:
 def eigh(t: TorchBuilder, x: SSAValue, triangle: str, with_vectors: bool) -> Values:
     values, vectors = jacobi.eigh(t, adjoint(t, x) if triangle.upper() == "U" else x)
     return values, vectors if with_vectors else _nothing(t, x)
+
+
+@decomposition("aten.linalg_eig")
+def eig(t: TorchBuilder, x: SSAValue) -> Values:
+    form, z = schur.schur(t, schur.as_complex(t, x), "linalg.eig")
+    return t.diagonal(form, 0, -2, -1), schur.eigenvectors(t, form, z)
+
+
+@decomposition("aten.linalg_eigvals")
+def eigvals(t: TorchBuilder, x: SSAValue) -> SSAValue:
+    return t.diagonal(schur.schur(t, schur.as_complex(t, x), "linalg.eigvals")[0], 0, -2, -1)
 
 
 @decomposition("aten._linalg_svd")
