@@ -266,7 +266,7 @@ def multinomial(t: TorchBuilder, draw: Stream, weights: SSAValue, count: int, re
     draw.dtype = t.dtype(weights)
     if replacement and count != 1:
         sums = t.cumsum(t.to(weights, _wide(draw.dtype)), -1)
-        total = t.slice(sums, -1, -1)
+        total = t.unsqueeze(t.select(sums, -1, -1), -1)
         *lead, size = t.shape(weights)
         places = t.mul(draw.uniform([*lead, count], dtype=_wide(draw.dtype)), total)
         found = t.searchsorted(sums, places, right=True)

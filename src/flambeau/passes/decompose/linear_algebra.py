@@ -176,9 +176,11 @@ def _same_batch(t: TorchBuilder, a: SSAValue, b: SSAValue) -> tuple[SSAValue, SS
 def lu_solve(
     t: TorchBuilder, packed: SSAValue, pivots: SSAValue, b: SSAValue, left: bool, is_adjoint: bool
 ) -> SSAValue:
-    order = elimination.order_of(t, pivots, t.shape(packed)[-2])
     b = b if left else adjoint(t, b)
     packed, b = _same_batch(t, packed, b)
+    if 0 in t.shape(b):
+        return b if left else adjoint(t, b)
+    order = elimination.order_of(t, pivots, t.shape(packed)[-2])
     x = elimination.lu_solve(t, packed, t.expand(order, t.shape(packed)[:-1]), b, is_adjoint == left)
     return x if left else adjoint(t, x)
 
@@ -372,9 +374,10 @@ def matrix_exp(t: TorchBuilder, x: SSAValue) -> SSAValue:
     series = unit
     for k in range(TERMS, 1, -1):
         series = t.add(unit, t.mul(t.matmul(scaled, series), 1 / k))
-    times = t.op("aten.Int.Tensor", (t.to(t.amax(powers), dtypes.int64),), (INT,))[0]
+    squarings = t.to(each, dtypes.int64)
+    times = t.op("aten.Int.Tensor", (t.amax(squarings),), (INT,))[0]
 
     def body(i: SSAValue, y: SSAValue) -> list[SSAValue]:
-        return [t.where(t.gt(each, i), t.add(t.matmul(y, y), t.mul(y, 2.0)), y)]
+        return [t.where(t.gt(squarings, i), t.add(t.matmul(y, y), t.mul(y, 2.0)), y)]
 
     return t.add(repeat(t, times, [t.matmul(scaled, series)], body)[0], unit)

@@ -129,6 +129,10 @@ def _narrow_addr(
     return product if beta == 0 else t.add(t.mul(x, scaled), product)
 
 
+UNROLLED = 8
+"""How many products are added one after the other without a loop."""
+
+
 @decomposition("aten.addbmm")
 def addbmm(t: TorchBuilder, x: SSAValue, a: SSAValue, b: SSAValue, beta: Any, alpha: Any) -> SSAValue:
     """Add up products, which is one product of all columns; 16-bit floats are rounded after each, as PyTorch does."""
@@ -138,6 +142,10 @@ def addbmm(t: TorchBuilder, x: SSAValue, a: SSAValue, b: SSAValue, beta: Any, al
     if not (t.dtype(x).is_float and t.dtype(x).bits == 16) or not isinstance(count, int) or count < 2:
         wide = t.reshape(t.transpose(a, 0, 1), [rows, times(t, count, inner)])
         return t.addmm(x, wide, t.reshape(b, [times(t, count, inner), columns]), beta=beta, alpha=alpha)
+    if count <= UNROLLED:
+        for i in range(count):
+            x = t.addmm(x, t.select(a, 0, i), t.select(b, 0, i), beta=beta if i == 0 else 1, alpha=alpha)
+        return x
     x = t.addmm(x, t.select(a, 0, 0), t.select(b, 0, 0), beta=beta, alpha=alpha)
     rest = t.slice(a, 0, 1), t.slice(b, 0, 1)
     return repeat(t, count - 1, [x], lambda i, x: [t.addmm(x, *(t.select(m, 0, i) for m in rest), alpha=alpha)])[0]
