@@ -27,8 +27,8 @@ from flambeau.passes.dead_code import eliminate_dead_code
 from flambeau.passes.decompose.rules import DECOMPOSITIONS
 
 FAMILIES = (
-    "activation", "collective", "compare", "conv", "fft", "index", "linear_algebra", "loss", "matmul", "pointwise",
-    "pool", "reduce", "sample", "search", "slice", "sort", "view",
+    "activation", "collective", "compare", "conv", "create", "fft", "index", "linear_algebra", "loss", "matmul",
+    "pointwise", "pool", "reduce", "sample", "search", "slice", "sort", "view",
 )  # fmt: skip
 
 LOWERED = frozenset({
