@@ -70,7 +70,8 @@ def stft(
 ) -> Meta:  # fmt: skip
     length = x.shape[-1]
     frames = None if length is None else (length - n_fft) // (hop or n_fft // 4) + 1
-    half = not x.dtype.is_complex if onesided is None else onesided
+    is_complex = x.dtype.is_complex or (isinstance(window, Meta) and window.dtype.is_complex)
+    half = not is_complex if onesided is None else onesided
     shape = (*x.shape[:-1], n_fft // 2 + 1 if half else n_fft, frames)
     spectrum = _spectrum(x.dtype)
     return (

@@ -40,6 +40,7 @@ EXPECTED: dict[str, dict[str, str]] = {
         "test_functions_at_lengths_known_and_unknown": _COMPLEX,
         "test_of_integers_and_of_real_numbers": _COMPLEX,
         "test_eigenvalues_of_any_matrix": _COMPLEX,
+        "test_short_time_transforms": _COMPLEX,
         "test_long_transforms_are_exact": _COMPLEX,
         "test_max_pool_dtypes": _F64,
         "test_padding_of_complex_numbers": _COMPLEX,

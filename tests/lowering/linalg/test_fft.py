@@ -92,3 +92,25 @@ def test_a_known_length_stays_whole() -> None:
     )
     assert "aten._fft_r2c" in str(known)
     assert "aten._fft_r2c" not in str(unknown)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_short_time_transforms(dynamic: bool) -> None:
+    """Of rows and of one signal, with windows that are shorter than the pieces, at ends that are continued or not."""
+    x, window = torch.randn(2, 30), torch.hann_window(6)
+
+    def short(x: torch.Tensor, **options: object) -> torch.Tensor:
+        return torch.stft(x, 8, hop_length=3, return_complex=True, **options)  # type: ignore[arg-type]
+
+    def centred(x: torch.Tensor, window: torch.Tensor) -> torch.Tensor:
+        return torch.ops.aten.stft.center(x, 8, 3, 6, window, True, "reflect", True, None, False)
+
+    check_all(
+        [
+            (lambda x, w: short(x, win_length=6, window=w, normalized=True), (x, window)), (centred, (x[0], window)),
+            (lambda x: short(x[0], window=torch.ones(8), center=False, onesided=False), (x,)),
+            (lambda x: short(torch.complex(x, -x), window=torch.ones(8)), (x,)),
+        ],
+        dynamic=dynamic,
+        atol=1e-5,
+    )  # fmt: skip

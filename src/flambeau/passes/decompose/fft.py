@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from xdsl.ir import SSAValue
 
+from flambeau.diagnostics import Unsupported
 from flambeau.dialects.torch.emitter import dense
 from flambeau.infer.builder import TorchBuilder
 from flambeau.ir import dtypes
@@ -248,3 +249,49 @@ def _along_all(f: Transform, forward: bool, t: TorchBuilder, x: SSAValue, s: Any
 for _name, _how in FUNCTIONS.items():
     decomposition(f"aten.fft_{_name}")(partial(_along_one, *_how))
     decomposition(f"aten.fft_{_name}2", f"aten.fft_{_name}n")(partial(_along_all, *_how))
+
+
+# --- Short-time transforms ---
+
+
+@decomposition("aten.stft")
+def stft(
+    t: TorchBuilder, x: SSAValue, length: int, hop: int | None, window_length: int | None, window: SSAValue | None,
+    normalized: bool, onesided: bool | None, is_complex: bool | None, align: bool | None,
+) -> SSAValue:  # fmt: skip
+    """Transform overlapping pieces of a signal, each times the window: [..., frequencies, pieces]."""
+    if align:
+        raise Unsupported("a short-time Fourier transform of pieces as long as the window")
+    pieces = t.unfold(x, -1, length, hop or length // 4)
+    missing = length - (window_length or length)
+    if missing and window is None:
+        window = t.ones([length - missing], dtype=t.dtype(x).real)
+    if window is not None:
+        pieces = t.mul(pieces, t.constant_pad_nd(window, [missing // 2, missing - missing // 2]) if missing else window)
+    how, last = BY_ROOT if normalized else 0, len(t.shape(pieces)) - 1
+    if not t.dtype(pieces).is_complex:
+        spectrum = t.call("aten._fft_r2c", pieces, [last], how, onesided is not False)
+    elif onesided:
+        raise Unsupported("half of the frequencies of a complex signal, which has them all")
+    else:
+        spectrum = t.call("aten._fft_c2c", pieces, [last], how, True)
+    spectrum = t.transpose(spectrum, -1, -2)
+    return spectrum if is_complex or t.dtype(x).is_complex else t.view_as_real(spectrum)
+
+
+PADS = {"reflect": "aten.reflection_pad1d", "replicate": "aten.replication_pad1d", "constant": "aten.constant_pad_nd"}
+
+
+@decomposition("aten.stft.center")
+def stft_center(
+    t: TorchBuilder, x: SSAValue, length: int, hop: Any, window_length: Any, window: Any, center: bool, mode: str,
+    *rest: Any,
+) -> SSAValue:  # fmt: skip
+    """Continue the signal at both ends, so that pieces are centred at multiples of the hop."""
+    if not center:
+        return stft(t, x, length, hop, window_length, window, *rest)
+    if mode not in PADS:
+        raise Unsupported(f"a signal continued by {mode!r}")
+    is_vector = len(t.shape(x)) == 1
+    rows = t.call(PADS[mode], t.unsqueeze(x, 0) if is_vector else x, [length // 2, length // 2])
+    return stft(t, t.squeeze(rows, 0) if is_vector else rows, length, hop, window_length, window, *rest)
