@@ -204,8 +204,11 @@ def rfftfreq(length: Any, d: Any, dtype: int | None, *_: Any) -> Meta:
 
 @infer_rule("aten.range.step")
 def range_by_steps(start: Any, end: Any, step: Any, dtype: int | None, *_: Any) -> Meta:
-    count = math.floor((end - start) / step) + 1 if known(start, end, step) else None
-    return Meta((count,), dtype_or(dtype, dtypes.float32))
+    if not known(start, end, step):
+        return Meta((None,), dtype_or(dtype, dtypes.float32))
+    if step == 0 or (end - start) * step < 0:
+        raise InferenceError(f"steps of {step} do not lead from {start} to {end}")
+    return Meta((math.floor((end - start) / step) + 1,), dtype_or(dtype, dtypes.float32))
 
 
 infer_rule("aten.range")(lambda start, end, dtype, *_: range_by_steps(start, end, 1, dtype))

@@ -97,4 +97,6 @@ def range_(t: TorchBuilder, start: Any, end: Any, code: int | None, *_: Any) -> 
 def range_by_steps(t: TorchBuilder, start: Any, end: Any, step: Any, code: int | None, *_: Any) -> SSAValue:
     """Count from `start` to `end`, which is included."""
     _known(start, end, step)
+    if step == 0 or (end - start) * step < 0:
+        raise Unsupported(f"a range from {start} to {end} by steps of {step}, which do not lead there")
     return _constant(t, start + step * np.arange(math.floor((end - start) / step) + 1), code)
