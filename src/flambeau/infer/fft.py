@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from flambeau.infer.promotion import COMPLEX_OF
-from flambeau.infer.rules import Dim, Meta, floating, infer_rule, normal_dim, replaced, same, size
+from flambeau.infer.rules import Dim, InferenceError, Meta, floating, infer_rule, normal_dim, replaced, same, size
 from flambeau.ir import dtypes
 from flambeau.ir.dtypes import DType
 
@@ -28,6 +28,8 @@ def _fitted(x: Meta, lengths: Any, dims: Any) -> tuple[list[Dim], list[int]]:
     if dims is None:
         dims = range(0 if lengths is None else x.rank - len(lengths), x.rank)
     at = [normal_dim(d, x.rank) for d in dims]
+    if len(set(at)) != len(at):
+        raise InferenceError(f"the dims {list(dims)} are not distinct")
     shape = list(x.shape)
     for d, n in zip(at, [None] * len(at) if lengths is None else lengths, strict=True):
         if n is not None and n != -1:
