@@ -220,7 +220,7 @@ def test_writes_behind_the_cache_do_not_reach_it() -> None:
 
 class Planted(nn.Module):
     def inner(self, x: Tensor) -> Tensor:
-        return torch.linalg.eigvals(x.to(torch.float32))
+        return torch.poisson(x.to(torch.float32))
 
     def forward(self, x: Tensor) -> Tensor:
         return self.inner(x)
@@ -230,14 +230,14 @@ class Planted(nn.Module):
 def test_errors_name_the_line_and_its_callers(tracing: bool) -> None:
     """S4, S19: file and line of the very call, the callers behind it, and the op with its types, in the text itself."""
     with pytest.raises(flambeau.CompileError) as caught:
-        torchscript.compile(Planted(), (torch.randn(2, 2),), "linalg-on-tensors", use_tracing=tracing)
+        torchscript.compile(Planted(), (torch.rand(2, 2),), "linalg-on-tensors", use_tracing=tracing)
     (problem,) = caught.value.diagnostics
     source = Path(__file__).read_text().splitlines()
     assert problem.file == __file__
-    assert "torch.linalg.eigvals(x" in source[(problem.line or 0) - 1]
+    assert "torch.poisson(x" in source[(problem.line or 0) - 1]
     callers = [line for line in problem.stack if line.startswith(__file__)]
     assert any("self.inner(x)" in source[int(c.rsplit(":", 1)[1]) - 1] for c in callers)
     text = str(caught.value)
-    assert "aten.linalg_eig" in text
+    assert "aten.poisson" in text
     assert "vtensor<[2,2],f32>" in text
-    assert "torch.linalg.eigvals(x" in text
+    assert "torch.poisson(x" in text

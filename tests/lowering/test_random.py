@@ -229,6 +229,22 @@ def test_dropouts_keep_the_mean_and_drop_what_they_say() -> None:
     assert abs(relu.mean() + 11 / 48) < 0.001
 
 
+def test_attention_drops_weights() -> None:
+    """Of values that are all 1 attention gives the sum of the weights that stay, scaled so that its mean is 1."""
+    q, k, v = torch.randn(2, 4, 50, 8), torch.randn(2, 2, 60, 8), torch.ones(2, 2, 60, 8)
+
+    def function(q: Tensor, k: Tensor, v: Tensor, causal: bool, p: float) -> Tensor:
+        return nn.functional.scaled_dot_product_attention(q, k, v, dropout_p=p, is_causal=causal, enable_gqa=True)
+
+    for causal in (False, True):
+        found = loaded(lambda q, k, v: function(q, k, v, causal, 0.25), q, k, v)(q, k, v)  # noqa: B023
+        assert abs(found.mean() - 1) < 0.05
+        assert found.std() > 0.05
+    first = found[..., 0, :]  # The first query sees one key alone, which stays or does not.
+    torch.testing.assert_close(first.unique(), torch.tensor([0.0, 1 / 0.75]))
+    torch.testing.assert_close(loaded(lambda *x: function(*x, True, 0.0), q, k, v)(q, k, v), torch.ones(2, 4, 50, 8))
+
+
 def test_dynamic_sizes_and_loops() -> None:
     dynamic = loaded(lambda x: torch.rand_like(x), X, dynamic_shapes=({0: torch.export.Dim.DYNAMIC},))
     dynamic.seed(3)

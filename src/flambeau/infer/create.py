@@ -184,3 +184,31 @@ def item(x: Meta) -> Unknown:
 infer_rule("aten.Int.Tensor", "aten.IntImplicit")(lambda x: Unknown(int))
 infer_rule("aten.Float.Tensor", "aten.FloatImplicit")(lambda x: Unknown(float))
 infer_rule("aten.Bool.Tensor", "aten.is_nonzero")(lambda x: Unknown(bool))
+
+
+@infer_rule(
+    "aten.bartlett_window", "aten.bartlett_window.periodic", "aten.blackman_window", "aten.blackman_window.periodic",
+    "aten.hamming_window", "aten.hamming_window.periodic", "aten.hamming_window.periodic_alpha",
+    "aten.hamming_window.periodic_alpha_beta", "aten.kaiser_window", "aten.kaiser_window.periodic",
+    "aten.kaiser_window.beta", "aten.fft_fftfreq",
+)  # fmt: skip
+def window(length: Any, *rest: Any) -> Meta:
+    """Make as many numbers, of the dtype that is the first of the last four arguments."""
+    return zeros([length], rest[-4])
+
+
+@infer_rule("aten.fft_rfftfreq")
+def rfftfreq(length: Any, d: Any, dtype: int | None, *_: Any) -> Meta:
+    return zeros([length // 2 + 1 if known(length) else length], dtype)
+
+
+@infer_rule("aten.range.step")
+def range_by_steps(start: Any, end: Any, step: Any, dtype: int | None, *_: Any) -> Meta:
+    if not known(start, end, step):
+        return Meta((None,), dtype_or(dtype, dtypes.float32))
+    if step == 0 or (end - start) * step < 0:
+        raise InferenceError(f"steps of {step} do not lead from {start} to {end}")
+    return Meta((math.floor((end - start) / step) + 1,), dtype_or(dtype, dtypes.float32))
+
+
+infer_rule("aten.range")(lambda start, end, dtype, *_: range_by_steps(start, end, 1, dtype))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from flambeau.infer.promotion import COMPLEX_OF
-from flambeau.infer.rules import Dim, Meta, floating, infer_rule, normal_dim, replaced, same, size
+from flambeau.infer.rules import Dim, InferenceError, Meta, floating, infer_rule, normal_dim, replaced, same, size
 from flambeau.ir import dtypes
 from flambeau.ir.dtypes import DType
 
@@ -22,17 +23,46 @@ def _half(length: Dim) -> Dim:
     return None if length is None else length // 2 + 1
 
 
-@infer_rule("aten.fft_fft", "aten.fft_ifft")
-def fft(x: Meta, length: Any, dim: int, norm: Any) -> Meta:
-    at = normal_dim(dim, x.rank)
-    return Meta(replaced(x.shape, at, x.shape[at] if length is None else size(length)), _spectrum(x.dtype))
+def _fitted(x: Meta, lengths: Any, dims: Any) -> tuple[list[Dim], list[int]]:
+    """Bring dims to their lengths, None and -1 for their own; gives the sizes, and the dims counted from the start."""
+    if dims is None:
+        dims = range(0 if lengths is None else x.rank - len(lengths), x.rank)
+    at = [normal_dim(d, x.rank) for d in dims]
+    if len(set(at)) != len(at):
+        raise InferenceError(f"the dims {list(dims)} are not distinct")
+    shape = list(x.shape)
+    for d, n in zip(at, [None] * len(at) if lengths is None else lengths, strict=True):
+        if n is not None and n != -1:
+            shape[d] = size(n)
+    return shape, at
 
 
-@infer_rule("aten.fft_rfft")
-def rfft(x: Meta, length: Any, dim: int, norm: Any) -> Meta:
-    at = normal_dim(dim, x.rank)
-    full = fft(x, length, dim, norm)
-    return Meta(replaced(full.shape, at, _half(full.shape[at])), full.dtype)
+def _full(x: Meta, lengths: Any, dims: Any, norm: Any) -> Meta:
+    return Meta(tuple(_fitted(x, lengths, dims)[0]), _spectrum(x.dtype))
+
+
+def _halved(x: Meta, lengths: Any, dims: Any, norm: Any) -> Meta:
+    shape, at = _fitted(x, lengths, dims)
+    return Meta(replaced(shape, at[-1], _half(shape[at[-1]])), _spectrum(x.dtype))
+
+
+def _doubled(x: Meta, lengths: Any, dims: Any, norm: Any) -> Meta:
+    shape, at = _fitted(x, lengths, dims)
+    own = lengths is None or lengths[-1] is None or lengths[-1] == -1
+    last = shape[at[-1]]
+    if own and last is not None:
+        last = 2 * (last - 1)
+    return Meta(replaced(shape, at[-1], last), _spectrum(x.dtype).real)
+
+
+def _of_one(rule: Callable[..., Meta], x: Meta, length: Any, dim: int, norm: Any) -> Meta:
+    return rule(x, [length], [dim], norm)
+
+
+for _rule, _names in ((_full, ("fft", "ifft")), (_halved, ("rfft", "ihfft")), (_doubled, ("irfft", "hfft"))):
+    for _name in _names:
+        infer_rule(f"aten.fft_{_name}")(partial(_of_one, _rule))
+        infer_rule(f"aten.fft_{_name}2", f"aten.fft_{_name}n")(_rule)
 
 
 @infer_rule("aten.stft")
@@ -42,7 +72,8 @@ def stft(
 ) -> Meta:  # fmt: skip
     length = x.shape[-1]
     frames = None if length is None else (length - n_fft) // (hop or n_fft // 4) + 1
-    half = not x.dtype.is_complex if onesided is None else onesided
+    is_complex = x.dtype.is_complex or (isinstance(window, Meta) and window.dtype.is_complex)
+    half = not is_complex if onesided is None else onesided
     shape = (*x.shape[:-1], n_fft // 2 + 1 if half else n_fft, frames)
     spectrum = _spectrum(x.dtype)
     return (

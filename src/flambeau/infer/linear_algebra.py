@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from flambeau.infer.promotion import COMPLEX_OF
 from flambeau.infer.rules import Dim, InferenceError, Meta, arithmetic, broadcast, infer_rule
 from flambeau.ir import dtypes
 
@@ -164,6 +165,19 @@ def lu_solve(packed: Meta, pivots: Meta, b: Meta, left: bool, adjoint: bool) -> 
     return Meta((*_batch(packed, b), *b.shape[-2:]), b.dtype)
 
 
+@infer_rule("aten.linalg_ldl_factor_ex")
+def ldl_factor_ex(x: Meta, hermitian: bool, check: bool) -> tuple[Meta, Meta, Meta]:
+    _square(x)
+    return x, Meta(x.shape[:-1], dtypes.int32), _info(x)
+
+
+@infer_rule("aten.linalg_ldl_solve")
+def ldl_solve(packed: Meta, pivots: Meta, b: Meta, hermitian: bool) -> Meta:
+    _system(packed, b)
+    _numbers_of(packed, pivots, packed.shape[:-1], "pivots")
+    return Meta((*_batch(packed, b), *b.shape[-2:]), b.dtype)
+
+
 @infer_rule("aten.linalg_solve_triangular")
 def solve_triangular(a: Meta, b: Meta, upper: bool, left: bool, unit: bool) -> Meta:
     _system(a, b, left)
@@ -213,6 +227,18 @@ def eigh(x: Meta, triangle: str, with_vectors: bool) -> tuple[Meta, Meta]:
     if triangle.upper() not in ("L", "U"):
         raise InferenceError(f"the triangle that is read is 'L' or 'U', not {triangle!r}")
     return Meta(x.shape[:-1], x.dtype.real), x if with_vectors else _nothing(x)
+
+
+@infer_rule("aten.linalg_eigvals")
+def eigvals(x: Meta) -> Meta:
+    _square(x)
+    return Meta(x.shape[:-1], COMPLEX_OF.get(x.dtype, x.dtype))
+
+
+@infer_rule("aten.linalg_eig")
+def eig(x: Meta) -> tuple[Meta, Meta]:
+    values = eigvals(x)
+    return values, Meta(x.shape, values.dtype)
 
 
 @infer_rule("aten._linalg_svd")

@@ -18,7 +18,7 @@ from flambeau.infer.builder import TorchBuilder
 from flambeau.ir import dtypes
 from flambeau.ir.conversion import RuleTable
 from flambeau.ir.dtypes import DType
-from flambeau.passes.decompose.rules import plus, require_element
+from flambeau.passes.decompose.rules import over, plus, require_element
 
 RANDOM = RuleTable("random ops")
 random_rule = RANDOM
@@ -59,8 +59,13 @@ class Stream:
         return _unit_float(self.t, self.word(size))
 
     def uniform(self, size: Sequence[Any], low: Any = 0.0, high: Any = 1.0, dtype: DType | None = None) -> SSAValue:
-        """Draw floats in [low, high)."""
+        """Draw floats in [low, high); of complex numbers both parts."""
         t, dtype = self.t, dtype or self.dtype
+        if dtype.is_complex:
+            part = Stream(t, self.state, self.delta, dtype.real)
+            pairs = part.uniform([*size, 2], low, high)
+            self.delta = part.delta
+            return t.view_as_complex(pairs)
         if not dtype.is_float:
             raise Unsupported(f"random numbers of {dtype} between two floats")
         value = self.unit(size)
@@ -261,7 +266,7 @@ def multinomial(t: TorchBuilder, draw: Stream, weights: SSAValue, count: int, re
     draw.dtype = t.dtype(weights)
     if replacement and count != 1:
         sums = t.cumsum(t.to(weights, _wide(draw.dtype)), -1)
-        total = t.slice(sums, -1, -1)
+        total = t.unsqueeze(t.select(sums, -1, -1), -1)
         *lead, size = t.shape(weights)
         places = t.mul(draw.uniform([*lead, count], dtype=_wide(draw.dtype)), total)
         found = t.searchsorted(sums, places, right=True)
@@ -297,6 +302,36 @@ def _dropped(t: TorchBuilder, draw: Stream, x: SSAValue, p: float, size: Sequenc
 @random_rule("aten.dropout")
 def dropout(t: TorchBuilder, draw: Stream, x: SSAValue, p: float, train: bool) -> SSAValue | None:
     return _dropped(t, draw, x, p, t.shape(x)) if train and p else None
+
+
+@random_rule("aten.scaled_dot_product_attention")
+def attention(
+    t: TorchBuilder, draw: Stream, query: SSAValue, key: SSAValue, value: SSAValue, mask: SSAValue | None, p: float,
+    causal: bool, scale: Any, gqa: bool,
+) -> SSAValue | None:  # fmt: skip
+    """Compute softmax(query @ keyᵀ * scale + mask), and drop of these weights before they are applied to the values."""
+    if not p:
+        return None
+    if gqa:
+        key, value = (_for_each_query(t, x, query) for x in (key, value))
+    root = t.sqrt(t.full([], t.shape(query)[-1], dtype=_wide(draw.dtype)))
+    scores = t.matmul(query, t.transpose(key, -2, -1))
+    scores = t.to(t.div(scores, root) if scale is None else t.mul(scores, scale), draw.dtype)
+    if causal:
+        rows, columns = t.shape(scores)[-2:]
+        mask = t.tril(t.ones([rows, columns], dtype=dtypes.bool_))
+    if mask is not None and t.dtype(mask).is_bool:
+        scores = t.masked_fill(scores, t.logical_not(mask), float("-inf"))
+    elif mask is not None:
+        scores = t.add(scores, mask)
+    weights = t.call("aten._safe_softmax", scores, -1)
+    return t.matmul(_dropped(t, draw, weights, p, t.shape(weights)), value)
+
+
+def _for_each_query(t: TorchBuilder, x: SSAValue, query: SSAValue) -> SSAValue:
+    """Repeat each head of keys or values for the queries that share it."""
+    heads, own = t.shape(query)[-3], t.shape(x)[-3]
+    return t.repeat_interleave(x, over(t, heads, own), -3)
 
 
 @random_rule("aten.feature_dropout")

@@ -42,6 +42,8 @@ class Sample:
     rounding: bool = False
     """What is about as near to PyTorch's answer in f64 as PyTorch's own answer is right too: normalised differences of
     16-bit floats are little but rounding."""
+    random: bool = False
+    """It draws random numbers, as dropout in training does: its results are compared by shape and dtype."""
 
 
 @dataclass(frozen=True)

@@ -117,3 +117,18 @@ def test_a_float_that_is_no_64_bit_integer_is_refused(value: float) -> None:
 class AsInt(nn.Module):
     def forward(self, x: Tensor) -> int:
         return int(x)
+
+
+def test_windows_frequencies_and_ranges() -> None:
+    """Of no length, of one, of even and odd ones; they are constants of the program."""
+
+    def everything(x: Tensor) -> list[Tensor]:
+        windows = (torch.bartlett_window, torch.blackman_window, torch.hamming_window, torch.kaiser_window)
+        return [
+            x, *(w(n) for w in windows for n in (0, 1, 2, 7)), *(w(8, periodic=False) for w in windows),
+            torch.hamming_window(8, True, 0.5), torch.hamming_window(8, False, 0.5, 0.4),
+            torch.kaiser_window(9, False, 5.0), torch.fft.fftfreq(7, 0.25), torch.fft.rfftfreq(8),
+            torch.range(1, 4, 0.5), torch.range(5, 1, -2), torch.range(0, 5, dtype=torch.int32),
+        ]  # fmt: skip
+
+    check_all([(everything, (X,))], atol=1e-6)

@@ -52,7 +52,65 @@ def test_tables_that_are_computed_are_exact() -> None:
     assert (run(x) - expected).abs().max() < 1e-6 * expected.abs().max()
 
 
-def test_a_length_that_is_not_known_is_refused() -> None:
-    shapes = ({1: torch.export.Dim.DYNAMIC},)
-    with pytest.raises(flambeau.CompileError, match="length is not known"):
-        flambeau.compile(lambda x: torch.fft.fft(x).real, (torch.randn(2, 6),), dynamic_shapes=shapes)
+FUNCTIONS = ("fft", "ifft", "rfft", "ihfft", "irfft", "hfft")
+
+
+def signal(name: str) -> torch.Tensor:
+    return torch.randn(3, 4, 5, dtype=torch.float32 if name in ("rfft", "ihfft") else torch.complex64)
+
+
+@pytest.mark.engine
+@pytest.mark.long
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions_at_lengths_known_and_unknown(name: str, dynamic: bool) -> None:
+    """Along one dim and along several, cut off and filled up, with each normalization; of real numbers too."""
+    one, many, two = (getattr(torch.fft, name + suffix) for suffix in ("", "n", "2"))
+    x = signal(name)
+    check_all(
+        [
+            (lambda x: one(x, n=3, norm="ortho"), (x,)), (lambda x: one(x, 9, dim=0), (x,)),
+            (lambda x: many(x, s=(-1, 7), norm="forward"), (x,)), (lambda x: two(x, dim=(0, 1)), (x,)),
+        ],
+        dynamic=dynamic,
+        atol=2e-5,
+    )  # fmt: skip
+
+
+def test_of_integers_and_of_real_numbers() -> None:
+    integers, x = torch.arange(12).reshape(3, 4), torch.randn(3, 4)
+    functions = (torch.fft.fft, torch.fft.rfft, torch.fft.ifftn, torch.fft.hfft)
+    check_all([(f, (v,)) for f in functions for v in (integers, x)], atol=1e-5)
+
+
+def test_a_known_length_stays_whole() -> None:
+    """Targets have transforms in n log n for lengths that are known; others are products with a matrix."""
+    x = torch.randn(2, 6)
+    known = flambeau.compile(lambda x: torch.fft.fft(x).real, (x,), output_type="torch")
+    unknown = flambeau.compile(
+        lambda x: torch.fft.fft(x).real, (x,), output_type="torch", dynamic_shapes=({1: torch.export.Dim.DYNAMIC},)
+    )
+    assert "aten._fft_r2c" in str(known)
+    assert "aten._fft_r2c" not in str(unknown)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_short_time_transforms(dynamic: bool) -> None:
+    """Of rows and of one signal, with windows that are shorter than the pieces, at ends that are continued or not."""
+    x, window = torch.randn(2, 30), torch.hann_window(6)
+
+    def short(x: torch.Tensor, **options: object) -> torch.Tensor:
+        return torch.stft(x, 8, hop_length=3, return_complex=True, **options)  # type: ignore[arg-type]
+
+    def centred(x: torch.Tensor, window: torch.Tensor) -> torch.Tensor:
+        return torch.ops.aten.stft.center(x, 8, 3, 6, window, True, "reflect", True, None, False)
+
+    check_all(
+        [
+            (lambda x, w: short(x, win_length=6, window=w, normalized=True), (x, window)), (centred, (x[0], window)),
+            (lambda x: short(x[0], window=torch.ones(8), center=False, onesided=False), (x,)),
+            (lambda x: short(torch.complex(x, -x), window=torch.ones(8)), (x,)),
+        ],
+        dynamic=dynamic,
+        atol=1e-5,
+    )  # fmt: skip

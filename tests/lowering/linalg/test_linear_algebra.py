@@ -128,6 +128,70 @@ def test_eigenvalues_at_sizes_even_and_odd(size: int) -> None:
 
 
 @pytest.mark.engine
+@pytest.mark.long
+@pytest.mark.parametrize("hermitian", [False, True])
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_factors_of_symmetric_matrices(dtype: torch.dtype, hermitian: bool) -> None:
+    """A diagonal of zeros makes blocks of two rows; zeros have no factors, which `info` says."""
+    _, b, _ = matrices(dtype)
+    a = torch.randn(2, 5, 5, dtype=dtype)
+    a.diagonal(0, -2, -1).zero_()
+
+    def solution(a: Tensor, b: Tensor) -> Tensor:
+        return torch.linalg.ldl_solve(*torch.linalg.ldl_factor(a, hermitian=hermitian), b, hermitian=hermitian)
+
+    def factors(a: Tensor) -> Any:
+        return torch.linalg.ldl_factor_ex(a, hermitian=hermitian)
+
+    check_all([(factors, (a,)), (solution, (a, b)), (factors, (0 * a,)), (factors, (a[..., :1, :1],))], **CLOSE)
+    assert (torch.linalg.ldl_factor(a, hermitian=hermitian).pivots < 0).any()
+
+
+EDGES = {
+    "random": torch.randn(2, 5, 5), "complex": torch.randn(4, 4, dtype=torch.complex64), "zero": torch.zeros(3, 3),
+    "cycle": torch.roll(torch.eye(6), 1, 0), "nilpotent": torch.diag(torch.ones(3), 1), "one": torch.randn(1, 1),
+    "rotation": torch.tensor([[0.0, 1.0], [-1.0, 0.0]]), "small": 1e-6 * torch.randn(4, 4), "empty": torch.zeros(0, 0),
+    "triangle": torch.triu(torch.randn(5, 5)),
+}  # fmt: skip
+
+
+@pytest.mark.engine
+@pytest.mark.long
+def test_eigenvalues_of_any_matrix() -> None:
+    """A v = λ v for each pair that comes out, whatever their order, and each value of PyTorch's is among them."""
+    given = list(EDGES.values())
+    module = flambeau.compile(lambda *xs: [torch.linalg.eig(x) for x in xs], tuple(given), output_type=support.TARGET)
+    run = flambeau.load(module, profile="quick")
+    for x, (values, vectors) in zip(given, run(*given), strict=True):
+        size = float(x.abs().amax()) if x.numel() else 0.0
+        a, expected = x.to(vectors.dtype), torch.linalg.eigvals(x)
+        torch.testing.assert_close(a @ vectors, vectors * values.unsqueeze(-2), rtol=0, atol=2e-5 * size)
+        torch.testing.assert_close(vectors.abs().square().sum(-2), torch.ones(x.shape[:-1]))
+        if x.numel():
+            nearest = (values.unsqueeze(-1) - expected.unsqueeze(-2)).abs().amin(-2)
+            assert nearest.max() <= 2e-5 * size
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("shape", [(0, 0), (2, 0, 0), (0, 3, 3)], ids=str)
+def test_empty_matrices(shape: tuple[int, ...]) -> None:
+    x = torch.zeros(shape)
+    functions = (
+        torch.linalg.det, torch.linalg.slogdet, torch.linalg.inv, torch.linalg.cholesky, torch.linalg.eigh,
+        torch.linalg.lu_factor, torch.linalg.qr, torch.linalg.svd, torch.linalg.pinv, torch.matrix_exp, torch.geqrf,
+    )  # fmt: skip
+    check_all([(f, (x,)) for f in functions])
+
+
+@pytest.mark.engine
+@pytest.mark.long
+@pytest.mark.parametrize("shape", [(2, 5, 3), (2, 3, 5)], ids=str)
+def test_singular_values_of_matrices_of_unknown_size(shape: tuple[int, ...]) -> None:
+    x = torch.randn(shape)
+    check_all([(lambda x: singular(x, True), (x,)), (torch.linalg.pinv, (x,))], dynamic=True, **CLOSE)
+
+
+@pytest.mark.engine
 def test_exponentials() -> None:
     x = torch.randn(3, 4, 4) * torch.tensor([0.01, 1.0, 6.0]).reshape(3, 1, 1)
     check_all([(torch.linalg.matrix_exp, (x,)), (torch.linalg.matrix_exp, (x * 0,))], rtol=1e-3, atol=1e-2)

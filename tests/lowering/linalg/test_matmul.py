@@ -116,3 +116,19 @@ def test_attention_of_rows_that_see_nothing_is_zero() -> None:
             (lambda q, k, m: attend(q, k, k, attn_mask=m), (key, key, masked == 0)),
         ]
     )
+
+
+def test_sums_that_are_rounded_after_each_step() -> None:
+    """PyTorch rounds 16-bit floats after each product of `addbmm`, and each operation of `addr`.
+
+    Not so with bf16 on IREE, which leaves out the roundings between ops that it fuses.
+    """
+    x, a, b = (torch.randint(-40, 41, shape).half() for shape in ((5, 10), (6, 5, 5), (6, 5, 10)))
+    check_all(
+        [
+            (torch.addbmm, (x, a, b)), (torch.addbmm, (x[0], a, b)),
+            (lambda x, a, b: torch.addr(x, a, b, beta=0.6, alpha=0.2), (x, a[0, 0], b[0, 0])),
+        ],
+        rtol=0,
+        atol=0,
+    )  # fmt: skip

@@ -93,13 +93,6 @@ def addmm(b: RuleBuilder, bias: Tensor, x: Tensor, y: Tensor, beta: Any, alpha: 
     return finish(b, product(b, x, y), bias, beta, alpha)
 
 
-@linalg_rule("aten.addbmm")
-def addbmm(b: RuleBuilder, bias: Tensor, x: Tensor, y: Tensor, beta: Any, alpha: Any) -> Tensor:
-    products = product(b, x, y)
-    total = b.reduce([products], [0], [(0, products.dtype)], lambda e, acc: acc + e)[0]
-    return finish(b, total, bias, beta, alpha)
-
-
 @linalg_rule("aten.outer", "aten.ger")
 def outer(b: RuleBuilder, x: Tensor, y: Tensor) -> Tensor:
     dtype = b.out_dtype

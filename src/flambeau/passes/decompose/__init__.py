@@ -16,6 +16,7 @@ from flambeau.dialects.torch.aliases import alias_overloads
 from flambeau.dialects.torch.ops import TorchOp
 from flambeau.dialects.torch.prims import Arguments, arguments_of, twins
 from flambeau.dialects.torch.schema import Schema, selects
+from flambeau.dialects.torch.types import TensorType
 from flambeau.infer.builder import TorchBuilder, python_value, unknown_numbers
 from flambeau.infer.builder import rules as infer_rules
 from flambeau.infer.rules import InferenceError
@@ -26,8 +27,8 @@ from flambeau.passes.dead_code import eliminate_dead_code
 from flambeau.passes.decompose.rules import DECOMPOSITIONS
 
 FAMILIES = (
-    "activation", "collective", "compare", "conv", "fft", "index", "linear_algebra", "loss", "matmul", "pointwise",
-    "pool", "reduce", "sample", "search", "slice", "sort", "view",
+    "activation", "collective", "compare", "conv", "create", "fft", "index", "linear_algebra", "loss", "matmul",
+    "pointwise", "pool", "reduce", "sample", "search", "slice", "sort", "view",
 )  # fmt: skip
 
 LOWERED = frozenset({
@@ -83,7 +84,7 @@ class Decomposition(Conversion):
     stage = "decompose"
     unknown_numbers = staticmethod(unknown_numbers)
 
-    def __init__(self, builder: TorchBuilder, is_kept: Callable[[str], bool]) -> None:
+    def __init__(self, builder: TorchBuilder, is_kept: Callable[[TorchOp], bool]) -> None:
         super().__init__()
         self.builder = builder
         self.is_kept = is_kept
@@ -94,7 +95,7 @@ class Decomposition(Conversion):
             for block in region.blocks:
                 self.convert_block(block)
         rule = self.rules.get(op.overload) if isinstance(op, TorchOp) else None
-        if rule is None or self.is_kept(op.overload):  # type: ignore[attr-defined]
+        if rule is None or not isinstance(op, TorchOp) or self.is_kept(op):
             return
         before, following, block = op.prev_op, op.next_op, op.parent_block()
         assert block is not None
@@ -147,11 +148,22 @@ PRIMITIVES = frozenset(
 )
 """Ops that the backend contract admits whole, though they have a decomposition: some targets have an op for them."""
 
+OF_KNOWN_LENGTH = frozenset({"aten._fft_c2c", "aten._fft_r2c", "aten._fft_c2r"})
+"""Primitives that targets take only where the sizes of the dims in their second argument are known."""
+
+
+def _is_of_unknown_length(op: TorchOp) -> bool:
+    if op.overload not in OF_KNOWN_LENGTH:
+        return False
+    shapes = [v.type.shape for v in (op.operands[0], op.results[0]) if isinstance(v.type, TensorType)]
+    dims = python_value(op.operands[1])
+    return any(shape is None or shape[d] is None for shape in shapes for d in dims)
+
 
 def decompose(module: ModuleOp, keep: Collection[str] = ()) -> ModuleOp:
     """Apply the decompositions to a module in place, but for primitives and the ops named in `keep`."""
     is_named, left = selects(keep), primitives()
-    return _apply(module, lambda name: name in left or is_named(name))
+    return _apply(module, lambda op: is_named(op.overload) or (op.overload in left and not _is_of_unknown_length(op)))
 
 
 def primitives() -> frozenset[str]:
@@ -168,10 +180,10 @@ def legalize(module: ModuleOp, native: Container[str]) -> ModuleOp:
     left = primitives()
     if not any(isinstance(op, TorchOp) and op.overload in left and op.overload not in native for op in module.walk()):
         return module
-    return eliminate_dead_code(_apply(module.clone(), lambda name: name in native))
+    return eliminate_dead_code(_apply(module.clone(), lambda op: op.overload in native))
 
 
-def _apply(module: ModuleOp, is_kept: Callable[[str], bool]) -> ModuleOp:
+def _apply(module: ModuleOp, is_kept: Callable[[TorchOp], bool]) -> ModuleOp:
     for function in module.ops:
         if isinstance(function, func.FuncOp):
             for block in function.body.blocks:

@@ -58,7 +58,7 @@ def lu(t: TorchBuilder, x: SSAValue, pivot: bool = True) -> tuple[SSAValue, SSAV
 
     def body(i: SSAValue, a: SSAValue, pivots: SSAValue, order: SSAValue) -> list[SSAValue]:
         if pivot:
-            size = _measure(t, t.select(a, -1, i))
+            size = measure(t, t.select(a, -1, i))
             size = t.where(t.ge(row, i), size, t.full_like(size, -1.0))
             best = t.argmax(size, -1, True)
             pivots = t.where(t.eq(turn, i), t.to(t.add(best, 1), dtypes.int32), pivots)
@@ -86,7 +86,8 @@ def _exchange(t: TorchBuilder, a: SSAValue, i: Any, other: SSAValue, row: SSAVal
     return t.where(is_here, theirs, t.where(is_there, t.unsqueeze(t.select(a, -2, i), -2), a))
 
 
-def _measure(t: TorchBuilder, x: SSAValue) -> SSAValue:
+def measure(t: TorchBuilder, x: SSAValue) -> SSAValue:
+    """Measure elements as LAPACK does when it chooses pivots: |x|, or |re| + |im|."""
     if not t.dtype(x).is_complex:
         return t.abs(x)
     return t.sum(t.abs(t.view_as_real(x)), [-1])

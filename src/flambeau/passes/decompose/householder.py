@@ -10,7 +10,7 @@ from typing import Any
 from xdsl.ir import SSAValue
 
 from flambeau.infer.builder import TorchBuilder
-from flambeau.passes.decompose.elimination import conjugate, element, outer, positions, real_part
+from flambeau.passes.decompose.elimination import conjugate, outer, positions, real_part
 from flambeau.passes.decompose.rules import least, minus, repeat
 
 
@@ -21,8 +21,8 @@ def factor(t: TorchBuilder, x: SSAValue) -> tuple[SSAValue, SSAValue]:
     row, column, turn = positions(t, rows), positions(t, columns), positions(t, count)
 
     def body(i: SSAValue, a: SSAValue, taus: SSAValue) -> list[SSAValue]:
-        beta, tau, vector = _reflection(t, a, i, row)
-        a = t.where(t.gt(column, i), _reflect(t, a, vector, conjugate(t, tau)), a)
+        beta, tau, vector = reflection(t, a, i, i, row)
+        a = t.where(t.gt(column, i), reflect(t, a, vector, conjugate(t, tau)), a)
         below = t.where(t.gt(row, i), vector, t.select(a, -1, i))
         new = t.where(t.eq(row, i), t.unsqueeze(beta, -1), below)
         a = t.where(t.eq(column, i), t.unsqueeze(new, -1), a)
@@ -32,13 +32,16 @@ def factor(t: TorchBuilder, x: SSAValue) -> tuple[SSAValue, SSAValue]:
     return a, taus
 
 
-def _reflection(t: TorchBuilder, a: SSAValue, i: SSAValue, row: SSAValue) -> tuple[SSAValue, SSAValue, SSAValue]:
-    """Find the reflection of column i onto position i: what comes out there, τ and v.
+def reflection(
+    t: TorchBuilder, a: SSAValue, i: SSAValue, at: SSAValue, row: SSAValue
+) -> tuple[SSAValue, SSAValue, SSAValue]:
+    """Find the reflection of column i, from position `at` on, onto that position: what comes out there, τ and v.
 
-    A column that is zero below the diagonal, with a real number on it, stays: τ is 0.
+    A column that is zero below it, with a real number there, stays: τ is 0.
     """
-    alpha, column = element(t, a, i), t.select(a, -1, i)
-    rest = t.where(t.gt(row, i), column, t.zeros_like(column))
+    column = t.select(a, -1, i)
+    alpha = t.select(column, -1, at)
+    rest = t.where(t.gt(row, at), column, t.zeros_like(column))
     tail = t.sum(_square(t, rest), [-1])
     real = real_part(t, alpha)
     norm = t.sqrt(t.add(tail, _square(t, alpha)))
@@ -49,7 +52,7 @@ def _reflection(t: TorchBuilder, a: SSAValue, i: SSAValue, row: SSAValue) -> tup
     tau = t.where(stays, t.zeros_like(alpha), t.div(t.sub(wide, alpha), wide))
     scale = t.sub(alpha, wide)
     scale = t.where(t.logical_or(stays, t.eq(scale, 0)), t.ones_like(scale), scale)
-    vector = t.where(t.eq(row, i), t.ones_like(column), t.div(rest, t.unsqueeze(scale, -1)))
+    vector = t.where(t.eq(row, at), t.ones_like(column), t.div(rest, t.unsqueeze(scale, -1)))
     return t.where(stays, alpha, t.to(beta, dtype)), tau, vector
 
 
@@ -61,7 +64,7 @@ def _square(t: TorchBuilder, x: SSAValue) -> SSAValue:
     return t.sum(t.mul(parts, parts), [-1])
 
 
-def _reflect(t: TorchBuilder, x: SSAValue, vector: SSAValue, tau: SSAValue) -> SSAValue:
+def reflect(t: TorchBuilder, x: SSAValue, vector: SSAValue, tau: SSAValue) -> SSAValue:
     """Compute x - τ v (vᴴ x)."""
     along = t.squeeze(t.matmul(t.unsqueeze(conjugate(t, vector), -2), x), -2)
     return t.sub(x, t.mul(outer(t, vector, along), t.unsqueeze(t.unsqueeze(tau, -1), -1)))
@@ -77,7 +80,7 @@ def multiply(t: TorchBuilder, packed: SSAValue, taus: SSAValue, x: SSAValue, is_
         column, tau = t.select(packed, -1, k), t.select(taus, -1, k)
         below = t.where(t.gt(row, k), column, t.zeros_like(column))
         vector = t.where(t.eq(row, k), t.ones_like(column), below)
-        return [_reflect(t, x, vector, conjugate(t, tau) if is_adjoint else tau)]
+        return [reflect(t, x, vector, conjugate(t, tau) if is_adjoint else tau)]
 
     return repeat(t, count, [x], body)[0]
 

@@ -10,12 +10,14 @@ from flambeau.diagnostics import Unsupported
 from flambeau.dialects.torch.types import INT
 from flambeau.infer.builder import TorchBuilder
 from flambeau.ir import dtypes
-from flambeau.passes.decompose import elimination, householder, jacobi
+from flambeau.passes.decompose import bunch_kaufman, elimination, householder, jacobi, schur
 from flambeau.passes.decompose.elimination import adjoint
 from flambeau.passes.decompose.rules import (
     broadcast_sizes,
     decomposition,
     least,
+    minus,
+    most,
     repeat,
     require_element,
 )
@@ -174,9 +176,11 @@ def _same_batch(t: TorchBuilder, a: SSAValue, b: SSAValue) -> tuple[SSAValue, SS
 def lu_solve(
     t: TorchBuilder, packed: SSAValue, pivots: SSAValue, b: SSAValue, left: bool, is_adjoint: bool
 ) -> SSAValue:
-    order = elimination.order_of(t, pivots, t.shape(packed)[-2])
     b = b if left else adjoint(t, b)
     packed, b = _same_batch(t, packed, b)
+    if 0 in t.shape(b):
+        return b if left else adjoint(t, b)
+    order = elimination.order_of(t, pivots, t.shape(packed)[-2])
     x = elimination.lu_solve(t, packed, t.expand(order, t.shape(packed)[:-1]), b, is_adjoint == left)
     return x if left else adjoint(t, x)
 
@@ -225,6 +229,22 @@ def cholesky_inverse(t: TorchBuilder, factor: SSAValue, upper: bool) -> SSAValue
     return cholesky_solve(t, householder.identity(t, factor, t.shape(factor)[-1]), factor, upper)
 
 
+@decomposition("aten.linalg_ldl_factor_ex")
+def ldl_factor_ex(t: TorchBuilder, x: SSAValue, hermitian: bool, check: bool) -> Values:
+    packed, pivots, info = bunch_kaufman.factor(t, x, hermitian)
+    if check:
+        _check(t, info, "linalg.ldl_factor_ex", "a diagonal block of D is zero")
+    return packed, pivots, info
+
+
+@decomposition("aten.linalg_ldl_solve")
+def ldl_solve(t: TorchBuilder, packed: SSAValue, pivots: SSAValue, b: SSAValue, hermitian: bool) -> SSAValue:
+    packed, b = _same_batch(t, packed, b)
+    if 0 in t.shape(b):
+        return b
+    return bunch_kaufman.solve(t, packed, t.expand(pivots, t.shape(packed)[:-1]), b, hermitian)
+
+
 # --- Reflections ---
 
 
@@ -263,25 +283,41 @@ def eigh(t: TorchBuilder, x: SSAValue, triangle: str, with_vectors: bool) -> Val
     return values, vectors if with_vectors else _nothing(t, x)
 
 
+@decomposition("aten.linalg_eig")
+def eig(t: TorchBuilder, x: SSAValue) -> Values:
+    form, z = schur.schur(t, schur.as_complex(t, x), "linalg.eig")
+    return t.diagonal(form, 0, -2, -1), schur.eigenvectors(t, form, z)
+
+
+@decomposition("aten.linalg_eigvals")
+def eigvals(t: TorchBuilder, x: SSAValue) -> SSAValue:
+    return t.diagonal(schur.schur(t, schur.as_complex(t, x), "linalg.eigvals")[0], 0, -2, -1)
+
+
 @decomposition("aten._linalg_svd")
 def svd(t: TorchBuilder, x: SSAValue, full: bool, with_vectors: bool, driver: Any) -> Values:
     """Rotate the columns of the taller of x and xᴴ; a QR factorisation makes what is orthogonal orthonormal.
 
-    That gives vectors also where singular values are zero, and as many as a full decomposition has.
+    That gives vectors also where singular values are zero, and as many as a full decomposition has. Where it is not
+    known which one is taller, it is x: of more columns than rows, those that are too many become zero.
     """
     rows, columns = t.shape(x)[-2:]
-    if not (isinstance(rows, int) and isinstance(columns, int)):
-        raise Unsupported("singular values of matrices whose sizes are not known at compile time")
-    is_wide = rows < columns
-    a, lengths, v = jacobi.orthogonal_columns(t, adjoint(t, x) if is_wide else x)
+    is_wide = isinstance(rows, int) and isinstance(columns, int) and rows < columns
+    if is_wide:
+        x, rows, columns = adjoint(t, x), columns, rows
+    count = least(t, rows, columns)
+    a, lengths, v = jacobi.orthogonal_columns(t, x)
+    lengths = t.slice(lengths, -1, 0, count)
     if not with_vectors:
         return _nothing(t, x), lengths, _nothing(t, x)
     q, r = householder.qr(t, a, full)
     diagonal = t.diagonal(r, 0, -2, -1)
     turn = t.where(t.eq(diagonal, 0), t.ones_like(diagonal), t.sgn(diagonal))
-    extra = abs(rows - columns) if full else 0
-    if extra:
-        turn = t.cat([turn, t.ones([*t.shape(turn)[:-1], extra], dtype=t.dtype(turn))], -1)
+    if full:
+        missing = t.ones([*t.shape(turn)[:-1], minus(t, rows, count)], dtype=t.dtype(turn))
+        turn = t.cat([turn, missing], -1)
+    else:
+        v = t.slice(v, -1, 0, count)
     u = t.mul(q, t.unsqueeze(turn, -2))
     return (v, lengths, adjoint(t, u)) if is_wide else (u, lengths, adjoint(t, v))
 
@@ -297,9 +333,9 @@ def pinv(t: TorchBuilder, x: SSAValue, atol: SSAValue | None, rtol: SSAValue | N
         values = size
     if 0 in t.shape(size):
         return t.matmul(adjoint(t, vh), adjoint(t, u))
-    most = t.amax(size, [-1], True)
+    largest = t.amax(size, [-1], True)
     epsilon = 2.0**-52 if t.dtype(size) is dtypes.float64 else 2.0**-23
-    usual = t.full_like(most, epsilon * max(t.shape(x)[-2:]))
+    usual = t.mul(t.full_like(largest, most(t, *t.shape(x)[-2:])), epsilon)
     absolute = None if atol is None else t.unsqueeze(t.to(atol, t.dtype(size)), -1)
     if rtol is not None:
         relative = t.unsqueeze(t.to(rtol, t.dtype(size)), -1)
@@ -307,7 +343,7 @@ def pinv(t: TorchBuilder, x: SSAValue, atol: SSAValue | None, rtol: SSAValue | N
         relative = t.where(t.gt(absolute, 0), t.zeros_like(usual), usual)
     else:
         relative = usual
-    bound = t.mul(most, relative)
+    bound = t.mul(largest, relative)
     bound = bound if absolute is None else t.maximum(bound, absolute)
     counts = t.gt(size, bound)
     inverse = t.where(counts, t.reciprocal(t.where(counts, values, t.ones_like(values))), t.zeros_like(values))
@@ -316,28 +352,32 @@ def pinv(t: TorchBuilder, x: SSAValue, atol: SSAValue | None, rtol: SSAValue | N
 
 # --- Functions of matrices ---
 
-TERMS, LARGEST = 14, 0.5
-"""Terms of the series of exp that are enough for f64, for matrices of a norm of at most `LARGEST`."""
+TERMS = 18
+"""How many terms of the series of exp are summed: enough for matrices of a norm of at most 3 in f32, and 1 in f64."""
 
 
 @decomposition("aten.linalg_matrix_exp")
 def matrix_exp(t: TorchBuilder, x: SSAValue) -> SSAValue:
-    """Sum the series for x / 2ˢ, small enough for each matrix, and square the result s times."""
-    size = t.shape(x)[-1]
+    """Sum the series for x / 2ˢ, small enough for each matrix, and square the result s times.
+
+    What is squared is y = exp - 1, by y² + 2y: the squares of small differences from 1 lose no digits.
+    """
     if 0 in t.shape(x):
         return t.clone(x)
     norm = t.amax(t.sum(t.abs(x), [-2]), [-1])
-    powers = t.clamp(t.ceil(t.log2(t.clamp(t.div(norm, LARGEST), 1.0))), 0, 64)
+    largest = 1.0 if t.dtype(x).real is dtypes.float64 else 3.0
+    powers = t.clamp(t.ceil(t.log2(t.clamp(t.div(norm, largest), 1.0))), 0, 64)
     powers = t.where(t.eq(powers, powers), powers, t.zeros_like(powers))
     each = t.unsqueeze(t.unsqueeze(powers, -1), -1)
     scaled = t.mul(x, t.exp2(t.neg(each)))
-    unit = householder.identity(t, x, size)
-    result = unit
-    for k in range(TERMS, 0, -1):
-        result = t.add(unit, t.mul(t.matmul(scaled, result), 1 / k))
-    most = t.op("aten.Int.Tensor", (t.to(t.amax(powers), dtypes.int64),), (INT,))[0]
+    unit = householder.identity(t, x, t.shape(x)[-1])
+    series = unit
+    for k in range(TERMS, 1, -1):
+        series = t.add(unit, t.mul(t.matmul(scaled, series), 1 / k))
+    squarings = t.to(each, dtypes.int64)
+    times = t.op("aten.Int.Tensor", (t.amax(squarings),), (INT,))[0]
 
     def body(i: SSAValue, y: SSAValue) -> list[SSAValue]:
-        return [t.where(t.gt(each, i), t.matmul(y, y), y)]
+        return [t.where(t.gt(squarings, i), t.add(t.matmul(y, y), t.mul(y, 2.0)), y)]
 
-    return repeat(t, most, [result], body)[0]
+    return t.add(repeat(t, times, [t.matmul(scaled, series)], body)[0], unit)

@@ -12,7 +12,8 @@ from flambeau.infer.builder import TorchBuilder, meta_of
 from flambeau.infer.matmul import einsum_labels
 from flambeau.infer.rules import promoted
 from flambeau.ir import dtypes
-from flambeau.passes.decompose.rules import decomposition, require_size, times
+from flambeau.ir.dtypes import DType
+from flambeau.passes.decompose.rules import decomposition, repeat, require_size, times
 
 
 @decomposition("aten._grouped_mm")
@@ -105,8 +106,10 @@ def addr(t: TorchBuilder, x: SSAValue, a: SSAValue, b: SSAValue, beta: Any, alph
     """Add the outer product of two vectors; with a `beta` of 0 what it is added to does not count, even if NaN."""
     [rows], [columns] = t.shape(a), t.shape(b)
     x = t.expand(x, [rows, columns])
+    dtype = promoted(meta_of(x), meta_of(a), meta_of(b))
+    if dtype.is_float and dtype.bits == 16:
+        return _narrow_addr(t, x, a, b, beta, alpha, dtype)
     product = t.mul(t.unsqueeze(a, 1), b)
-    dtype = promoted(meta_of(x), meta_of(product))
     if dtype.is_bool:
         product = product if alpha else t.zeros_like(product)
         return t.logical_or(x, product) if beta else product
@@ -115,6 +118,37 @@ def addr(t: TorchBuilder, x: SSAValue, a: SSAValue, b: SSAValue, beta: Any, alph
             raise Unsupported(f"addr of {dtype} with a factor of {number}")
     product = t.to(t.mul(product, alpha), dtype)
     return product if beta == 0 else t.add(t.mul(x, beta), product)
+
+
+def _narrow_addr(
+    t: TorchBuilder, x: SSAValue, a: SSAValue, b: SSAValue, beta: Any, alpha: Any, dtype: DType
+) -> SSAValue:
+    """Round after each step, and the factors too: this is what PyTorch does with 16-bit floats."""
+    scaled, factor = (t.full([], number, dtype=dtype) for number in (beta, alpha))
+    product = t.to(t.mul(t.mul(t.unsqueeze(a, 1), factor), b), dtype)
+    return product if beta == 0 else t.add(t.mul(x, scaled), product)
+
+
+UNROLLED = 8
+"""How many products are added one after the other without a loop."""
+
+
+@decomposition("aten.addbmm")
+def addbmm(t: TorchBuilder, x: SSAValue, a: SSAValue, b: SSAValue, beta: Any, alpha: Any) -> SSAValue:
+    """Add up products, which is one product of all columns; 16-bit floats are rounded after each, as PyTorch does."""
+    count, rows, inner = t.shape(a)
+    columns = t.shape(b)[-1]
+    x = t.expand(x, [rows, columns])
+    if not (t.dtype(x).is_float and t.dtype(x).bits == 16) or not isinstance(count, int) or count < 2:
+        wide = t.reshape(t.transpose(a, 0, 1), [rows, times(t, count, inner)])
+        return t.addmm(x, wide, t.reshape(b, [times(t, count, inner), columns]), beta=beta, alpha=alpha)
+    if count <= UNROLLED:
+        for i in range(count):
+            x = t.addmm(x, t.select(a, 0, i), t.select(b, 0, i), beta=beta if i == 0 else 1, alpha=alpha)
+        return x
+    x = t.addmm(x, t.select(a, 0, 0), t.select(b, 0, 0), beta=beta, alpha=alpha)
+    rest = t.slice(a, 0, 1), t.slice(b, 0, 1)
+    return repeat(t, count - 1, [x], lambda i, x: [t.addmm(x, *(t.select(m, 0, i) for m in rest), alpha=alpha)])[0]
 
 
 @decomposition("aten.bilinear")

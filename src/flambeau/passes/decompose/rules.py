@@ -10,7 +10,7 @@ from xdsl.ir import Block, Region, SSAValue
 
 from flambeau.diagnostics import Unsupported
 from flambeau.dialects.torch.ops import LoopConditionOp, LoopOp
-from flambeau.dialects.torch.types import BOOL, INT, vtensor
+from flambeau.dialects.torch.types import BOOL, INT, TensorType, vtensor
 from flambeau.infer.builder import TorchBuilder
 from flambeau.ir.conversion import RuleTable
 
@@ -78,6 +78,11 @@ def listed(t: TorchBuilder, tensors: Sequence[SSAValue]) -> SSAValue:
     return t.list(tensors, types.pop() if len(types) == 1 else vtensor())
 
 
+def _is_empty(x: SSAValue) -> bool:
+    """Tell whether a tensor is known to have no elements."""
+    return isinstance(x.type, TensorType) and x.type.shape is not None and 0 in x.type.shape
+
+
 def repeat(
     t: TorchBuilder,
     count: Any,
@@ -87,8 +92,11 @@ def repeat(
 ) -> list[SSAValue]:
     """Emit a `torch.prim.Loop` of `count` turns: `body(i, *carried)` gives the tensors that the next turn carries.
 
-    With `goes_on` the loop ends early, after the turn for whose tensors that gives a false `!torch.bool`.
+    With `goes_on` the loop ends early, after the turn for whose tensors that gives a false `!torch.bool`. A loop that
+    is known to have no turns, or nothing to work on, is not emitted: its body need not fit tensors of no elements.
     """
+    if (isinstance(count, int) and count <= 0) or all(map(_is_empty, carried)):
+        return list(carried)
     types = [c.type for c in carried]
     block = Block(arg_types=[INT, *types])
     outer = t.block, t.before
@@ -104,8 +112,18 @@ def repeat(
 
 
 def least(t: TorchBuilder, size: Any, other: Any) -> Any:
-    """Take the smaller of two sizes."""
+    """Take the smaller of two sizes; no size is smaller than 0."""
+    if any(isinstance(n, int) and n == 0 for n in (size, other)):
+        return 0
     if isinstance(size, int) and isinstance(other, int):
         return min(size, other)
     numbers = [t.constant(n) if isinstance(n, int) else n for n in (size, other)]
     return t.op("prim.min.int", numbers, (INT,))[0]
+
+
+def most(t: TorchBuilder, size: Any, other: Any) -> Any:
+    """Take the larger of two sizes."""
+    if isinstance(size, int) and isinstance(other, int):
+        return max(size, other)
+    numbers = [t.constant(n) if isinstance(n, int) else n for n in (size, other)]
+    return t.op("prim.max.int", numbers, (INT,))[0]

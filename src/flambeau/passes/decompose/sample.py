@@ -28,7 +28,7 @@ Tap = tuple[Any, Any]
 def grid_sampler(
     t: TorchBuilder, x: SSAValue, grid: SSAValue, mode: int, padding: int, align_corners: bool
 ) -> SSAValue:
-    """Add up the pixels around each place, by their weights.
+    """Add up the pixels around each place, by their weights; 16-bit floats are rounded after each step, as by PyTorch.
 
     The grid's last dim is x, y, z; the image's dims are z, y, x.
     """
@@ -41,7 +41,6 @@ def grid_sampler(
         raise Unsupported("volumes are sampled between pixels linearly or not at all")
     require_size(t, t.shape(grid)[-1], "eq", n, "the grid must have a coordinate for each dim of the image")
     require_size(t, t.shape(grid)[0], "eq", batch, "there must be a grid for each image")
-    wide, grid = t.to(x, dtype.compute), t.to(grid, dtype.compute)
     taps = []
     for i, size in enumerate(sizes):
         place = _unscaled(t, t.select(grid, -1, n - 1 - i), size, align_corners)
@@ -49,7 +48,7 @@ def grid_sampler(
             taps.append([(_inside(t, at, size, padding, align_corners), w) for at, w in _cubic_taps(t, place)])
         else:
             taps.append(_taps(t, _inside(t, place, size, padding, align_corners), mode))
-    flat = t.flatten(wide, 2, -1)
+    flat = t.flatten(x, 2, -1)
     total: Any = None
     for corner in itertools.product(*taps):
         pixels = _read(t, flat, [at for at, _ in corner], sizes)
@@ -60,7 +59,8 @@ def grid_sampler(
             # Where nothing is read, the weight counts for nothing either, even if it is not a number.
             pixels = t.where(t.eq(pixels, 0), t.zeros_like(pixels), t.mul(pixels, t.unsqueeze(weight, 1)))
         total = pixels if total is None else t.add(total, pixels)
-    return t.to(total, dtype)
+    assert isinstance(total, SSAValue)
+    return total
 
 
 def _unscaled(t: TorchBuilder, place: SSAValue, size: Any, align_corners: bool) -> SSAValue:
@@ -115,6 +115,7 @@ def _read(t: TorchBuilder, flat: SSAValue, places: Sequence[Any], sizes: Sequenc
     number: Any = None
     is_inside: Any = None
     for place, size in zip(places, sizes, strict=True):
+        place = t.to(place, t.dtype(place).compute)  # 16-bit floats do not tell all sizes apart
         ok = t.logical_and(t.ge(place, 0), t.le(place, minus(t, size, 1)))
         index = t.to(t.where(ok, place, t.zeros_like(place)), dtypes.int64)
         number = index if number is None else t.add(t.mul(number, size), index)

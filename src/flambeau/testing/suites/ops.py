@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -30,6 +31,12 @@ UNFORESEEABLE = frozenset(
 )  # fmt: skip
 """Entries whose results are random or uninitialised: only their shapes and dtypes are compared."""
 
+RANDOM_CALLS: dict[str, Callable[[Any], bool]] = {
+    "nn.functional.multi_head_attention_forward": lambda sample: sample.kwargs["training"],
+    "nn.functional.scaled_dot_product_attention": lambda sample: sample.kwargs.get("dropout_p", 0.0) > 0,
+}
+"""Entries some of whose samples draw random numbers, and which do."""
+
 CORE_DTYPES = ("float32", "int64", "bool")
 
 
@@ -45,12 +52,34 @@ def singular_promise(u: torch.Tensor, values: torch.Tensor, vh: torch.Tensor) ->
     return values, product, u.mH @ u, vh @ vh.mH
 
 
+def spectrum_promise(values: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Give what does not depend on the order of eigenvalues: their largest size, and sums of their powers."""
+    if values.numel() == 0:
+        return (values,)
+    largest = values.abs().amax(-1, keepdim=True)
+    unit = power = values / largest.clamp(1e-30)
+    sums = []
+    for _ in range(values.shape[-1]):
+        sums.append(power.sum(-1))
+        power = power * unit
+    return largest, torch.stack(sums)
+
+
+def eigenvectors_promise(values: torch.Tensor, vectors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Give what eigenvectors promise: V Λ V⁻¹ is the matrix, and each has the length 1."""
+    product = torch.linalg.solve(vectors.mT, (vectors * values.unsqueeze(-2)).mT).mT
+    return *spectrum_promise(values), product, vectors.abs().square().sum(-2)
+
+
 PROMISES: dict[str, Callable[..., Any]] = {
+    "linalg.eig": eigenvectors_promise,
     "linalg.eigh": eigen_promise,
+    "linalg.eigvals": spectrum_promise,
     "linalg.svd": singular_promise,
     "svd": lambda u, values, v: singular_promise(u, values, v.mH),
 }
-"""Entries whose results are defined up to a sign or a rotation, and what of them is compared: what PyTorch promises."""
+"""Entries whose results are defined up to an order, a sign or a rotation, and what of them is compared: what PyTorch
+promises."""
 
 
 class Promised:
@@ -60,7 +89,8 @@ class Promised:
         self.op, self.promise = op, promise
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.promise(*self.op(*args, **kwargs))
+        results = self.op(*args, **kwargs)
+        return self.promise(*results) if isinstance(results, tuple) else self.promise(results)
 
 
 class SampleModule(torch.nn.Module):
@@ -136,7 +166,11 @@ def suite_of(name: str, infos: Iterable[Any], dtypes: Iterable[str], change: Any
 
 def _samples(info: Any, dtype: torch.dtype, change: Any) -> list[Sample]:
     op = Promised(info.op, PROMISES[info.name]) if info.name in PROMISES else info.op
-    found = [change(sample_of(op, (s.input, *s.args), s.kwargs)) for s in chosen(info, dtype)]
+    is_random = RANDOM_CALLS.get(info.name, lambda sample: False)
+    found = [
+        change(replace(sample_of(op, (s.input, *s.args), s.kwargs), random=bool(is_random(s))))
+        for s in chosen(info, dtype)
+    ]
     return [s for s in found if s is not None]
 
 
