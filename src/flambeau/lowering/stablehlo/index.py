@@ -28,8 +28,8 @@ def index_select(b: StablehloBuilder, x: Tensor, dim: int, index: Tensor) -> Ten
 
 def select_rows(b: StablehloBuilder, x: Tensor, dim: int, index: Tensor) -> Tensor:
     """Replace a dim of `x` by the dims of the index tensor: a gather of slices that are whole along all other dims."""
-    if None in x.shape or 0 in x.shape:
-        return select_elements(b, x, dim, index)  # The sizes of slices are part of the op, and no slice is empty.
+    if None in (*x.shape, *index.shape) or 0 in x.shape:
+        return select_elements(b, x, dim, index)  # Sizes of slices are part of the op, and none is empty.
     sizes = b.sizes(x)
     b.check_range(index, sizes[dim], OUT_OF_RANGE, negative=False)
     result = [*sizes[:dim], *b.sizes(index), *sizes[dim + 1 :]]
