@@ -24,6 +24,7 @@ from flambeau.engines.iree import (
     prepare,
     slice_writes,
     small_floats,
+    stored_truths,
     truth_reductions,
     whole_ops,
 )
@@ -442,6 +443,13 @@ func.func @main(%x: tensor<1xf32>) -> tensor<1xf32> {
 @pytest.mark.xfail(raises=EngineError, reason="does not dominate its use (engines/iree/serial_loops.py)")
 def test_a_loop_that_writes_into_a_dim_of_size_1():
     compile_mlir(UNIT_DIM, profile="quick", use_cache=False)
+
+
+@pytest.mark.xfail(raises=EngineError, reason="the type of the element (engines/iree/stored_truths.py)")
+def test_a_loop_that_writes_truth_values(monkeypatch: pytest.MonkeyPatch):
+    without(monkeypatch, stored_truths.REWRITE)
+    x = torch.tensor([True, False, True])
+    flambeau.load(flambeau.compile(torch.sort, (x,)), profile="quick", cache=False)
 
 
 COMPUTED_PARTS = b"""

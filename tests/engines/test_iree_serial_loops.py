@@ -11,7 +11,7 @@ from xdsl.ir import Block, Operation
 from xdsl.parser import Parser
 
 import flambeau
-from flambeau.engines.iree import serial_loops
+from flambeau.engines.iree import serial_loops, stored_truths
 
 CONTEXT = Context()
 for dialect in (builtin.Builtin, arith.Arith, func.Func, linalg.Linalg, scf.Scf, tensor.Tensor):
@@ -227,3 +227,49 @@ def test_a_result_that_is_only_reshaped_for_nobody_is_kept() -> None:
     (dispatch,) = dispatches(module)
     kept = named(module, "util.optimization_barrier")
     assert [op.operands[0] for op in kept] == [dispatch.results[1]]
+
+
+TRUTHS = """
+func.func @main(%x: tensor<8xi1>) -> tensor<8xi1> {
+  %0 = arith.constant 0 : index
+  %1 = arith.constant 1 : index
+  %8 = arith.constant 8 : index
+  %y = scf.for %i = %0 to %8 step %1 iter_args(%t = %x) -> (tensor<8xi1>) {
+    %z = scf.for %j = %0 to %i step %1 iter_args(%u = %t) -> (tensor<8xi1>) {
+      %a = tensor.extract %u[%i] : tensor<8xi1>
+      %b = tensor.extract %x[%j] : tensor<8xi1>
+      %c = arith.xori %a, %b : i1
+      %v = tensor.insert %c into %u[%i] : tensor<8xi1>
+      scf.yield %v : tensor<8xi1>
+    }
+    scf.yield %z : tensor<8xi1>
+  }
+  func.return %y : tensor<8xi1>
+}
+"""
+
+
+def test_truth_values_are_bytes_in_a_loop() -> None:
+    """What the loops carry is converted before and behind them; what is only read keeps its type."""
+    module = stored_truths.REWRITE(Parser(CONTEXT, TRUTHS).parse_module())
+    module.verify()
+    for loop in named(module, "scf.for"):
+        assert [v.type for v in (*loop.operands[3:], *loop.results)] == [TensorType(builtin.i8, [8])] * 2
+    own, read = named(module, "tensor.extract")
+    assert own.operands[0].type == TensorType(builtin.i8, [8])
+    assert read.operands[0].type == TensorType(builtin.i1, [8])
+    (function,) = named(module, "func.func")
+    last = function.regions[0].block.last_op
+    assert last is not None
+    assert last.operands[0].type == TensorType(builtin.i1, [8])
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("size", [1, 3, 40, None])
+def test_truth_values_are_sorted(size: int | None) -> None:
+    x = torch.rand(3, size or 5) < 0.5
+    dynamic = None if size else ({1: torch.export.Dim.AUTO},)
+    module = flambeau.compile(lambda x: x.sort(dim=-1, stable=True), (x,), dynamic_shapes=dynamic)
+    results = flambeau.load(module, profile="quick", device="local-sync")(x)
+    for result, expected in zip(results, x.sort(dim=-1, stable=True), strict=True):
+        assert torch.equal(result, expected)

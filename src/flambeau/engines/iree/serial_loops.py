@@ -53,7 +53,9 @@ def is_dispatched(op: Operation) -> bool:
     return parent is not None and (_is_dispatch(parent) or is_dispatched(parent))
 
 
-def _found(module: ModuleOp) -> Iterator[Operation]:
+def outermost_loops(module: ModuleOp) -> Iterator[Operation]:
+    """Yield the loops that are to be dispatches: serial ones that are in no other, and in no dispatch yet."""
+
     def outermost(region: Region) -> Iterator[Operation]:
         for block in region.blocks:
             for op in block.ops:
@@ -173,7 +175,7 @@ def _start(block: Block, start: SSAValue, location: LocationAttr) -> SSAValue:
     return copy.results[0]
 
 
-REWRITE = Rewrite(_found, _dispatch)
+REWRITE = Rewrite(outermost_loops, _dispatch)
 
 
 def flags(module: ModuleOp) -> tuple[str, ...]:

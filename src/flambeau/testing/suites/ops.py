@@ -71,15 +71,63 @@ def eigenvectors_promise(values: torch.Tensor, vectors: torch.Tensor) -> tuple[t
     return *spectrum_promise(values), product, vectors.abs().square().sum(-2)
 
 
+def selection_promise(
+    results: tuple[torch.Tensor, torch.Tensor], x: torch.Tensor, dim: int = -1
+) -> tuple[torch.Tensor, ...]:
+    """Give what a selection along a dim promises: its values, and that they are those at its indices.
+
+    Which of equal elements an index names is open.
+    """
+    values, indices = results
+    return values, x.gather(dim, indices) if x.dim() else indices
+
+
+def order_promise(indices: torch.Tensor, x: torch.Tensor, dim: int = -1) -> tuple[torch.Tensor, ...]:
+    """Give what an order of the elements along a dim promises: each is named once, and they come sorted."""
+    return (indices.sort(dim)[0], x.gather(dim, indices)) if x.dim() else (indices,)
+
+
+def _sort(results: Any, x: torch.Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Any:
+    return results if stable else (results[0], *order_promise(results[1], x, dim))
+
+
+def _argsort(result: Any, x: torch.Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Any:
+    return result if stable else order_promise(result, x, dim)
+
+
+def _kthvalue(results: Any, x: torch.Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any:
+    if not keepdim and x.dim():
+        return results[0], selection_promise(tuple(r.unsqueeze(dim) for r in results), x, dim)[1]
+    return selection_promise(results, x, dim)
+
+
+def _mode(results: Any, x: torch.Tensor, dim: int = -1, keepdim: bool = False) -> Any:
+    return _kthvalue(results, x, 0, dim, keepdim)
+
+
+def _topk(results: Any, x: torch.Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
+    return selection_promise(results, x, dim)
+
+
+def _of_results(promise: Callable[..., Any]) -> Callable[..., Any]:
+    """Make a promise of an op from one that needs its results only."""
+    return lambda results, *_, **__: promise(*results) if isinstance(results, tuple) else promise(results)
+
+
 PROMISES: dict[str, Callable[..., Any]] = {
-    "linalg.eig": eigenvectors_promise,
-    "linalg.eigh": eigen_promise,
-    "linalg.eigvals": spectrum_promise,
-    "linalg.svd": singular_promise,
-    "svd": lambda u, values, v: singular_promise(u, values, v.mH),
+    "argsort": _argsort,
+    "kthvalue": _kthvalue,
+    "linalg.eig": _of_results(eigenvectors_promise),
+    "linalg.eigh": _of_results(eigen_promise),
+    "linalg.eigvals": _of_results(spectrum_promise),
+    "linalg.svd": _of_results(singular_promise),
+    "mode": _mode,
+    "sort": _sort,
+    "svd": _of_results(lambda u, values, v: singular_promise(u, values, v.mH)),
+    "topk": _topk,
 }
 """Entries whose results are defined up to an order, a sign or a rotation, and what of them is compared: what PyTorch
-promises."""
+promises. Each takes the op's results and its arguments."""
 
 
 class Promised:
@@ -89,8 +137,7 @@ class Promised:
         self.op, self.promise = op, promise
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        results = self.op(*args, **kwargs)
-        return self.promise(*results) if isinstance(results, tuple) else self.promise(results)
+        return self.promise(self.op(*args, **kwargs), *args, **kwargs)
 
 
 class SampleModule(torch.nn.Module):
