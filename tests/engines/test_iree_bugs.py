@@ -717,6 +717,16 @@ def test_a_truth_value_of_computed_positions(monkeypatch: pytest.MonkeyPatch):
     flambeau.load(flambeau.compile(Sampled(), args, output_type="stablehlo"), profile="quick")
 
 
+@pytest.mark.parametrize("target", ["stablehlo", "tosa"])
+@pytest.mark.xfail(raises=EngineError, reason="2**53 bytes on the stack (engines/iree/truth_reductions.py)")
+def test_a_truth_value_of_an_unknown_number_of_positions(target: str, monkeypatch: pytest.MonkeyPatch):
+    without(monkeypatch, truth_reductions.REWRITE)
+    size = torch.export.Dim("n")
+    shapes = ({0: size, 1: size},)
+    module = flambeau.compile(torch.linalg.det, (torch.eye(3),), output_type=target, dynamic_shapes=shapes)
+    flambeau.load(module, profile="quick", cache=False)
+
+
 CAST_BETWEEN_LOOPS = b"""
 func.func @main(%x: f64) -> tensor<2xf32> {
   %narrow = arith.truncf %x : f64 to f32
