@@ -22,7 +22,6 @@ from flambeau.engines.iree.rewriting import Rewrite, builder_before, computed_on
 from flambeau.lowering.builder import Tensor, i64_array
 from flambeau.lowering.whole.values import shape_of
 
-
 _IN_TOSA = ("tosa.reduce_all", "tosa.reduce_any")
 """Reductions that keep their dims, one by one."""
 
