@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from xdsl.dialects import arith, linalg
+from xdsl.dialects import arith
 from xdsl.dialects.builtin import BFloat16Type, ModuleOp, TensorType
+from xdsl.dialects.linalg.ops import GenericOp
 from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 
 from flambeau.engines.iree.rewriting import Rewrite, builder_before, dtype_of
@@ -50,7 +51,7 @@ def _is_computed(value: SSAValue) -> bool:
     while True:
         if isinstance(value, BlockArgument):
             around = value.block.parent_op()
-            if not isinstance(around, linalg.GenericOp) or value.index >= len(around.inputs):
+            if not isinstance(around, GenericOp) or value.index >= len(around.inputs):
                 return False
             value = around.inputs[value.index]
         elif value.owner.name in _VIEWS:  # type: ignore[union-attr]
@@ -65,7 +66,7 @@ def _is_of_product(op: Operation) -> bool:
     return body is not None and any(
         isinstance(user, arith.MulfOp) and any(isinstance(use.operation, arith.AddfOp) for use in user.result.uses)
         for user in (use.operation for use in op.results[0].uses)
-        if isinstance(user.parent_op(), linalg.GenericOp)
+        if isinstance(user.parent_op(), GenericOp)
         and any(kind.data == "reduction" for kind in user.parent_op().iterator_types)
     )
 
