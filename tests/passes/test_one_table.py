@@ -197,6 +197,10 @@ CALLS = [
     Call("aten.im2col", IMAGE[0], [2, 2], [1, 1], [0, 0], [1, 1]),
     Call("aten.col2im", COLUMNS, [5, 6], [2, 3], [1, 2], [1, 0], [2, 1]),
     Call("aten.col2im", COLUMNS[0], [5, 6], [2, 3], [1, 2], [1, 0], [2, 1]),
+    Call("aten.unfold_backward", IMAGE.unfold(2, 3, 1), list(IMAGE.shape), 2, 3, 1),
+    Call("aten.unfold_backward", IMAGE.unfold(3, 3, 2), list(IMAGE.shape), -1, 3, 2),
+    Call("aten.unfold_backward", X.unfold(1, 1, 3), list(X.shape), 1, 1, 3),
+    Call("aten.unfold_backward", X[:1].unfold(1, 2, 1), list(X.shape), 1, 2, 1),
     Call("aten.max_unpool2d", IMAGE, PLACES, [7, 8]),
     Call("aten.max_unpool3d", IMAGE, PLACES, [3, 7, 8], [1, 1, 1], [0, 0, 0]),
 ]

@@ -235,6 +235,11 @@ def unfold(x: Meta, dim: int, length: Any, step: Any) -> Meta:
     return Meta((*replaced(x.shape, at, count), size(length)), x.dtype)
 
 
+@infer_rule("aten.unfold_backward")
+def unfold_backward(gradient: Meta, sizes: Sequence[Any], dim: int, length: Any, step: Any) -> Meta:
+    return Meta(tuple(size(n) for n in sizes), gradient.dtype)
+
+
 @infer_rule("aten.pixel_shuffle")
 def pixel_shuffle(x: Meta, factor: int) -> Meta:
     *outer, channels, height, width = x.shape

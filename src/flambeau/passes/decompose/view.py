@@ -13,7 +13,7 @@ from flambeau.dialects.torch.enums import CONTIGUOUS
 from flambeau.dialects.torch.ops import TorchOp
 from flambeau.infer.builder import TorchBuilder, python_value
 from flambeau.ir import dtypes
-from flambeau.passes.decompose.rules import decomposition, listed, over, require_size, times
+from flambeau.passes.decompose.rules import decomposition, listed, minus, most, over, plus, require_size, times
 from flambeau.passes.decompose.search import find
 from flambeau.passes.decompose.storage import place_of
 
@@ -42,6 +42,39 @@ def channel_shuffle(t: TorchBuilder, x: SSAValue, groups: int) -> SSAValue:
     batch, channels, *rest = t.shape(x)
     split = t.view(x, [batch, groups, over(t, channels, groups), *rest])
     return t.reshape(t.transpose(split, 1, 2), [batch, channels, *rest])
+
+
+@decomposition("aten.unfold_backward")
+def unfold_backward(
+    t: TorchBuilder, windows: SSAValue, sizes: Sequence[Any], dim: int, length: int, step: int
+) -> SSAValue:
+    """Add windows up where they overlap: window i begins at `i * step` of the dim.
+
+    Each window is cut into parts of `step` elements. Part j of all windows is a row of as many parts as there are
+    windows, and belongs j parts further on: one more column behind each row, and one less when rows are read anew,
+    moves each row by its number. So it is one sum, whatever the length of a window.
+    """
+    shape = t.shape(windows)
+    if len(shape) != len(sizes) + 1:
+        raise Unsupported("windows whose rank is not that of the result and one more")
+    if not sizes:
+        return t.reshape(t.sum(windows, [0]), [])
+    at, rank, count = dim % len(sizes), len(shape), shape[dim % len(sizes)]
+    before, behind = list(sizes[:at]), list(sizes[at + 1 :])
+    parts = max(-(-length // step), 1)
+    windows = t.expand(windows, [*before, count, *behind, length])
+    windows = t.constant_pad_nd(windows, [0, parts * step - length])
+    windows = t.reshape(windows, [*before, count, *behind, parts, step])
+    windows = t.permute(windows, [*range(at), rank - 1, at, rank, *range(at + 1, rank - 1)])
+    wide, around = plus(t, count, parts), [0, 0] * (len(behind) + 1)
+    rows = t.constant_pad_nd(windows, [*around, 0, parts])
+    flat = t.reshape(rows, [*before, times(t, parts, wide), step, *behind])
+    flat = t.slice(flat, at, 0, times(t, parts, minus(t, wide, 1)))
+    total = t.sum(t.reshape(flat, [*before, parts, minus(t, wide, 1), step, *behind]), [at])
+    covered = times(t, minus(t, wide, 1), step)
+    joined = t.reshape(total, [*before, covered, *behind])
+    missing = most(t, minus(t, sizes[at], covered), 0)
+    return t.slice(t.constant_pad_nd(joined, [*around[2:], 0, missing]), at, 0, sizes[at])
 
 
 @decomposition("aten.resize")
