@@ -7,7 +7,10 @@ import os
 import subprocess
 import sys
 import textwrap
+import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +18,7 @@ import pytest
 import torch
 
 import flambeau
+from flambeau.engines.iree import compiler
 
 pytestmark = pytest.mark.engine
 
@@ -128,3 +132,37 @@ def test_threads_compile_and_load_at_once() -> None:
     with ThreadPoolExecutor(4) as pool:
         for i, got in enumerate(pool.map(compile_and_run, range(8))):
             assert torch.equal(got, torch.arange(4.0 + i) * 2 + i)
+
+
+@pytest.mark.skipif(not compiler._ends_with_us(), reason="the system has no setpriv")
+def test_a_compiler_ends_with_the_process_that_waits_for_it() -> None:
+    """However that ends: a program that takes IREE an hour would take it to the end."""
+    code = "from flambeau.engines.iree import compiler as c; c.binaries.find_tool = lambda name: 'sleep'; c._run('86')"
+    with subprocess.Popen([sys.executable, "-c", code]) as caller:
+        assert _until(lambda: len(_children(caller.pid)) == 1)
+        (child,) = _children(caller.pid)
+        caller.kill()
+    assert _until(lambda: not _is_alive(child))
+
+
+def _children(pid: int) -> list[int]:
+    return [int(n) for n in Path(f"/proc/{pid}/task/{pid}/children").read_text().split() if _command(int(n)) == "sleep"]
+
+
+def _is_alive(pid: int) -> bool:
+    return _command(pid) == "sleep"
+
+
+def _command(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return ""
+
+
+def _until(condition: Callable[[], bool], seconds: float = 30) -> bool:
+    """Wait for a condition; gives whether it came."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end and not condition():
+        time.sleep(0.05)
+    return condition()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -98,10 +100,23 @@ _SOURCE = "source.mlir"
 
 def _run(*arguments: str | Path) -> tuple[int, str]:
     """Run IREE's compiler; gives its exit status, negative for a signal, and what it said."""
-    command = [binaries.find_tool("iree-compile"), *map(str, arguments)]
+    command = [*_ends_with_us(), binaries.find_tool("iree-compile"), *map(str, arguments)]
     ended = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
     return ended.returncode, ended.stderr.decode(errors="replace")
 
+
+@cache
+def _ends_with_us() -> tuple[str, ...]:
+    """Return what to start a process with so that it is ended when this one is killed; nothing where that cannot be.
+
+    A compiler whose caller is gone would go on, for hours with some programs.
+    """
+    found = shutil.which("setpriv") if sys.platform == "linux" else None
+    works = found and subprocess.run([found, *_DIE, "true"], capture_output=True, check=False).returncode == 0
+    return (found, *_DIE) if found and works else ()
+
+
+_DIE = ("--pdeathsig", "KILL")
 
 _MESSAGE = re.compile(r"^(?:\S*[/\\])?(source\.mlir:\d+:\d+): (error|warning|note|remark): ", re.MULTILINE)
 
