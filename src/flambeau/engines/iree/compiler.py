@@ -43,7 +43,7 @@ def compile_mlir(
 ) -> Artefact:
     """Compile MLIR (text or bytecode) for the CPU of this machine."""
     start = time.perf_counter()
-    flags = (*profile_flags(profile), *extra_flags)
+    flags = profile_flags(profile, extra_flags)
     store = ArtefactCache(cache_directory() / "iree") if use_cache and cache_enabled() else None
     # "host" in the flags stands for a CPU that only the key can tell: home folders are shared between machines.
     machine, instructions = host_cpu()
@@ -59,7 +59,7 @@ def compile_mlir(
             raise
         used = FALLBACK[profile]
         try:
-            vmfb = _compile(source, (*profile_flags(used), *extra_flags))
+            vmfb = _compile(source, profile_flags(used, extra_flags))
         except EngineError:
             raise error from None
     if store:

@@ -8,14 +8,15 @@ import platform
 import shlex
 import shutil
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from flambeau.engines.cache import cache_directory, write_atomically
+from flambeau.engines.iree.host_target import TARGET, target_flags
 
 _HOST = (
     "--iree-hal-target-device=local",
     "--iree-hal-local-target-device-backends=llvm-cpu",
-    "--iree-llvmcpu-target-cpu=host",
     # IREE's default silently rewrites float64 signatures to float32.
     "--iree-input-demote-f64-to-f32=false",
 )
@@ -46,14 +47,17 @@ FALLBACK = {"model": "host"}
 """The profile to try when IREE cannot compile a program under the first one."""
 
 
-def profile_flags(profile: str) -> tuple[str, ...]:
+def profile_flags(profile: str, extra: Sequence[str] = ()) -> tuple[str, ...]:
     """List the flags of a profile: `model` for speed, `quick` for short compile times, `host` for neither.
 
-    `FLAMBEAU_IREE_FLAGS` in the environment adds to them, in a shell's notation.
+    `FLAMBEAU_IREE_FLAGS` in the environment, in a shell's notation, and `extra` add to them. Who names a CPU there
+    compiles for that one, and not for this machine's.
     """
     if profile not in _PROFILES:
         raise ValueError(f"there is no profile {profile!r}; known profiles: {', '.join(_PROFILES)}")
-    return (*_HOST, *_linker_flags(), *_PROFILES[profile], *shlex.split(os.environ.get("FLAMBEAU_IREE_FLAGS", "")))
+    added = (*shlex.split(os.environ.get("FLAMBEAU_IREE_FLAGS", "")), *extra)
+    target = () if any(flag.startswith(TARGET) for flag in added) else target_flags()
+    return (*_HOST, *target, *_linker_flags(), *_PROFILES[profile], *added)
 
 
 def _linker_flags() -> tuple[str, ...]:
