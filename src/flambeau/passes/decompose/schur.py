@@ -57,12 +57,12 @@ def schur(t: TorchBuilder, x: SSAValue, name: str) -> tuple[SSAValue, SSAValue]:
         done = t.logical_and(_pairs(t, bottom, above), _everywhere(t, moves))
         a = t.where(done, t.zeros_like(a), a)
         shift = _shift(t, corner, t.eq(t.remainder(tries, STUCK), STUCK - 1))
-        inside = t.logical_and(t.le(place, t.unsqueeze(last, -1)), t.unsqueeze(turns, -1))
+        is_turned = t.logical_and(t.lt(place, t.unsqueeze(last, -1)), t.unsqueeze(turns, -1))
         unit = householder.identity(t, a, size)
-        block = t.where(_pairs(t, inside, inside), t.sub(a, t.mul(unit, _everywhere(t, shift))), unit)
-        q, _r = householder.qr(t, block)
+        q = _rotation(t, *_rotations(t, t.sub(a, t.mul(unit, _everywhere(t, shift))), is_turned))
         tries = t.where(moves, t.zeros_like(tries), t.add(tries, 1))
-        return [t.matmul(adjoint(t, q), t.matmul(a, q)), t.matmul(z, q), t.sub(last, t.to(moves, dtypes.int64)), tries]
+        a = t.triu(t.matmul(adjoint(t, q), t.matmul(a, q)), -1)
+        return [a, t.matmul(z, q), t.sub(last, t.to(moves, dtypes.int64)), tries]
 
     def is_left(a: SSAValue, z: SSAValue, last: SSAValue, tries: SSAValue) -> SSAValue:
         return t.op("aten.Bool.Tensor", (t.any(t.gt(last, 0)),), (BOOL,))[0]
@@ -70,6 +70,53 @@ def schur(t: TorchBuilder, x: SSAValue, name: str) -> tuple[SSAValue, SSAValue]:
     a, z, last, _ = repeat(t, times(t, TURNS, size), [h, q, last, t.zeros_like(last)], body, is_left)
     require_element(t, t.all(t.le(last, 0)), f"{name}: the eigenvalues of a matrix were not found")
     return t.triu(a), z
+
+
+def _rotations(t: TorchBuilder, h: SSAValue, is_turned: SSAValue) -> tuple[SSAValue, SSAValue]:
+    """Find the rotations that make a Hessenberg matrix triangular, from the first row down: gives their c and s.
+
+    Rotation i maps the rows x and y, i and i + 1, to c x + s y and c y - s̄ x, which is 0 in column i; the rotations
+    that `is_turned` leaves out are c = 1, s = 0. What a rotation makes of row i + 1 is all that the next one needs, so
+    that a rotation costs a row and no matrix.
+    """
+    size = t.shape(h)[-1]
+    place = positions(t, size)
+
+    def body(i: SSAValue, row: SSAValue, c: SSAValue, s: SSAValue) -> list[SSAValue]:
+        after = t.select(h, -2, plus(t, i, 1))
+        x, y = t.select(row, -1, i), t.select(after, -1, i)
+        y = t.where(t.select(is_turned, -1, i), y, t.zeros_like(y))
+        of_x, of_y = t.abs(x), t.abs(y)
+        length = t.hypot(of_x, of_y)
+        is_zero, is_length_zero = t.eq(of_x, 0), t.eq(length, 0)
+        divisor = t.where(is_length_zero, t.ones_like(length), length)
+        cosine = t.where(is_length_zero, t.ones_like(length), t.div(of_x, divisor))
+        phase = t.where(is_zero, t.ones_like(x), t.div(x, t.where(is_zero, t.ones_like(of_x), of_x)))
+        sine = t.mul(phase, t.div(conjugate(t, y), divisor))
+        is_here = t.eq(place, i)
+        c, s = (t.where(is_here, t.unsqueeze(v, -1), old) for v, old in ((cosine, c), (sine, s)))
+        cosine, sine = t.unsqueeze(cosine, -1), t.unsqueeze(sine, -1)
+        return [t.sub(t.mul(after, cosine), t.mul(row, conjugate(t, sine))), c, s]
+
+    row = t.select(h, -2, 0)
+    start = [row, t.ones_like(t.abs(row)), t.zeros_like(row)]
+    return tuple(repeat(t, minus(t, size, 1), start, body)[1:])  # type: ignore[return-value]
+
+
+def _rotation(t: TorchBuilder, c: SSAValue, s: SSAValue) -> SSAValue:
+    """Multiply the adjoints of rotations, first to last: the Q of Q R.
+
+    Column j has s̄_j below the diagonal, and in row i up to it c_(i-1) c_j times the product of all -s_k, i <= k < j.
+    """
+    size = t.shape(c)[-1]
+    place = positions(t, size)
+    row = t.unsqueeze(place, -1)
+    before = t.constant_pad_nd(t.slice(c, -1, 0, minus(t, size, 1)), [1, 0], 1.0)
+    earlier = t.unsqueeze(t.constant_pad_nd(t.slice(s, -1, 0, minus(t, size, 1)), [1, 0], 0.0), -2)
+    factors = t.where(t.gt(place, row), t.neg(earlier), t.ones_like(earlier))
+    upper = t.mul(t.cumprod(factors, -1), t.mul(t.unsqueeze(before, -1), t.unsqueeze(c, -2)))
+    below = t.where(t.eq(row, t.add(place, 1)), t.unsqueeze(conjugate(t, s), -2), t.zeros_like(upper))
+    return t.where(t.le(row, place), upper, below)
 
 
 def _shift(t: TorchBuilder, corner: list[list[SSAValue]], is_stuck: SSAValue) -> SSAValue:
