@@ -209,6 +209,14 @@ for _name, _python in (
 def to_bool(b: LoweringBuilder, x: Any) -> Any:
     if is_known(x):
         return bool(x)
+    return x if x.type == i1 else _is_not_zero(b, x)
+
+
+def _is_not_zero(b: LoweringBuilder, x: SSAValue) -> Any:
+    """Compare a size or an f64 with zero; an integer that was made of a truth value is that value again."""
+    if isinstance(cast := x.owner, arith.IndexCastOp) and isinstance(widened := cast.input.owner, arith.ExtUIOp):
+        if widened.input.type == i1:
+            return widened.input
     return b.compare("ne", x, 0) if x.type == INDEX else (as_float(b, x) != as_float(b, 0.0)).value
 
 
@@ -231,7 +239,7 @@ def absolute(b: LoweringBuilder, x: Any) -> Any:
 
 @rule("aten._assert_scalar")
 def assert_scalar(b: LoweringBuilder, condition: Any, message: str) -> None:
-    b.guard(condition if isinstance(condition, (bool, SSAValue)) else bool(condition), message)
+    b.guard(to_bool(b, condition), message)
 
 
 @rule("prim.ListUnpack")

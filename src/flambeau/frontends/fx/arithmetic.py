@@ -35,6 +35,15 @@ def is_arithmetic(target: Any) -> bool:
     return target in _OPERATORS or target in _CASTS
 
 
+def emit_choice(emitter: TorchEmitter, condition: Any, chosen: Any, other: Any) -> Any:
+    """Emit `chosen if condition else other` on integers, as `other + (chosen - other) * condition`."""
+    if not isinstance(condition, SSAValue):
+        return chosen if condition else other
+    number = emitter.op("aten.Int.bool", [condition], [INT])[0]
+    difference = emit_arithmetic(emitter, operator.sub, [chosen, other])
+    return emit_arithmetic(emitter, operator.add, [other, emit_arithmetic(emitter, operator.mul, [difference, number])])
+
+
 def emit_arithmetic(emitter: TorchEmitter, target: Any, arguments: Sequence[Any]) -> Any:
     """Emit an operator on numbers; what is constant stays a Python number."""
     if not any(isinstance(a, SSAValue) for a in arguments):

@@ -6,6 +6,7 @@ writes down that there are two; a call for which there are three must not be ans
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -99,6 +100,31 @@ def _least_sizes(nodes: Iterable[Node]) -> list[Any]:
         if wrong:
             least[old.node.expr] = max(least.get(old.node.expr, 0), wrong[-1] + 1)
     return [sympy.Ge(expr, size, evaluate=False) for expr, size in least.items()]
+
+
+_COUNTING = (torch.ops.aten.nonzero.default, torch.ops.aten.masked_select.default)
+"""Ops whose result has a row for each element that is true: between none and all of them."""
+
+
+def is_of_definition(node: Node) -> bool:
+    """Tell whether a node asserts no more than what a counting op is: as many rows as 0, or as its operand's elements.
+
+    Nothing has to check that, and where `masked_select` broadcasts it is wrong: PyTorch takes the number of elements
+    of what is selected from for the limit, which is less than those of mask and operand together.
+    """
+    if node.target is not torch.ops.aten._assert_scalar.default or not isinstance(relation := node.args[0], Node):
+        return False
+    if relation.target not in (operator.ge, operator.le):
+        return False
+    size, bound = relation.args
+    if not isinstance(size, Node) or size.target is not torch.ops.aten.sym_size.int:
+        return False
+    counted, dim = size.args
+    if not isinstance(counted, Node) or counted.target not in _COUNTING or dim != 0:
+        return False
+    operand: Any = counted.args[0]
+    limit = 0 if relation.target is operator.ge else known_size(operand.meta["val"].numel())
+    return limit is not None and bool(bound == limit)
 
 
 def is_checked(expr: Any) -> bool:

@@ -19,9 +19,10 @@ from flambeau.dialects.torch.emitter import TorchEmitter
 from flambeau.dialects.torch.ops import CopyToNonValueTensorOp, CopyToValueTensorOp
 from flambeau.dialects.torch.types import NonValueTensorType, TensorType, VTensorType, to_non_value, to_value
 from flambeau.frontends.fx.aliasing import Aliasing, analyze, op_name
-from flambeau.frontends.fx.arithmetic import emit_arithmetic, is_arithmetic
+from flambeau.frontends.fx.arithmetic import emit_arithmetic, emit_choice, is_arithmetic
 from flambeau.frontends.fx.control_flow import HIGHER_ORDER, import_definition
 from flambeau.frontends.fx.dims import DimNames
+from flambeau.frontends.fx.guards import is_of_definition
 from flambeau.frontends.fx.operators import import_operator
 from flambeau.frontends.fx.quantized import inline_bytes
 from flambeau.frontends.fx.regions import attribute_of
@@ -30,6 +31,8 @@ from flambeau.frontends.fx.symbols import Symbols
 from flambeau.frontends.fx.types import Problem, location_of_node, type_of
 from flambeau.frontends.tensors import INLINE_BYTES, TensorTable
 from flambeau.ir.module import Weights
+
+_INTEGERS = (bool, int, torch.SymBool, torch.SymInt)
 
 
 class GraphImporter:
@@ -135,7 +138,9 @@ class GraphImporter:
             self.values[node] = parts[index] if isinstance(parts, (list, dict)) else self.placeholder(node)
             return
         if hasattr(target, "_schema"):
-            if op_name(target) == "export.access_subclass_inner_tensor":
+            if is_of_definition(node):
+                self.values[node] = None
+            elif op_name(target) == "export.access_subclass_inner_tensor":
                 self._inner_tensor(node)
             else:
                 import_operator(self, node, target)
@@ -152,7 +157,12 @@ class GraphImporter:
             self.values[node] = total
             return
         if target is getattr(torch, "sym_ite", None):
-            raise Problem("a conditional on symbolic sizes is not imported yet", "")
+            if not all(
+                isinstance(part.meta["val"] if isinstance(part, Node) else part, _INTEGERS) for part in node.args[1:]
+            ):
+                raise Problem("a choice between symbolic numbers that are no integers is not imported", "")
+            self.values[node] = emit_choice(self.emitter, *(self.resolve(a) for a in node.args))
+            return
         if name in HIGHER_ORDER:
             HIGHER_ORDER[name](self, node, owner)
             return

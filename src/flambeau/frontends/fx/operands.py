@@ -55,7 +55,10 @@ def _scalar(importer: GraphImporter, base: str, value: Any, keep_mutable: bool) 
     if isinstance(value, SSAValue):
         if isinstance(value.type, NonValueTensorType) and not keep_mutable:
             return importer.read(value)
-        return value
+        # The dialect counts truth values among the numbers in types only: `Scalar` operands are ints and floats.
+        return (
+            importer.emitter.op("aten.Int.bool", [value], [INT])[0] if (base, value.type) == ("Scalar", BOOL) else value
+        )
     if value is None:
         return importer.emitter.constant(None)
     if base == "Tensor":
@@ -118,6 +121,8 @@ def emit_op(
                 importer.bind_shape(value, e)
             out.append(list(unpacked.results))
         else:
+            if isinstance(m, torch.SymBool) and result.type == INT:  # The dialect's `item` gives no truth values.
+                (result,) = importer.emitter.op("aten.Bool.int", (result,), [BOOL])
             importer.bind_shape(result, m)
             out.append(None if m is None and declared.type.is_tensor else result)
     final = out[0] if len(returns) == 1 else out
