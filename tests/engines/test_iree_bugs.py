@@ -20,7 +20,7 @@ import flambeau
 from flambeau.engines.errors import EngineError, RunError
 from flambeau.engines.host import host_cpu
 from flambeau.engines.iree import (
-    control_flow,
+    compiler,
     flags,
     host_target,
     loop_starts,
@@ -635,27 +635,6 @@ def test_the_largest_of_numbers_and_nan(monkeypatch: pytest.MonkeyPatch):
     assert flambeau.load(module, profile="quick")(x)[0].isnan()
 
 
-def leaves(x: torch.Tensor, n: torch.Tensor) -> torch.Tensor:
-    k = 0
-    for _ in range(int(n)):
-        if bool(x.sum() > 12.0):
-            break
-        if bool(x[0] == 2.0):
-            x = x + 2
-            continue
-        x = x + 1
-        k += 1
-    return x + k
-
-
-@pytest.mark.xfail(raises=RunError, reason="a buffer that is nowhere (engines/iree/control_flow.py)")
-def test_a_truth_value_of_a_branch_in_a_loop(monkeypatch: pytest.MonkeyPatch):
-    without(monkeypatch, control_flow.REWRITE)
-    x, n = torch.zeros(3), torch.tensor(5)
-    module = flambeau.compile(leaves, (x, n), frontend="script", output_type="stablehlo")
-    assert torch.equal(flambeau.load(module, profile="quick")(x, n), leaves(x, n))
-
-
 @pytest.mark.xfail(reason="the second starts with the first's tensor (engines/iree/loop_starts.py)")
 def test_two_loops_that_start_with_computed_tensors(monkeypatch: pytest.MonkeyPatch):
     without(monkeypatch, loop_starts.REWRITE)
@@ -692,9 +671,10 @@ func.func @main(%x: tensor<3x4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
 """
 
 
-@pytest.mark.xfail(raises=RunError, reason="no memory for it (engines/iree/loop_starts.py)")
-def test_a_check_in_a_loop_that_starts_empty():
-    artefact = compile_mlir(CHECK_IN_A_LOOP, profile="quick")
+@pytest.mark.xfail(raises=RunError, reason="one of them is nowhere (engines/iree/moves.py)")
+def test_a_buffer_that_a_branch_passes_twice(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(compiler, "without_moves", lambda program: program)
+    artefact = compile_mlir(CHECK_IN_A_LOOP, profile="quick", use_cache=False)
     x, spec = np.arange(12, dtype=np.float32).reshape(3, 4), TensorSpec((4,), dtypes.float32)
     total, most = Program(artefact.vmfb, {}, "local-sync").call("main", [x], [spec, spec])
     assert np.array_equal(total, x.sum(0))

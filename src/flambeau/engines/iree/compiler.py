@@ -21,6 +21,10 @@ from flambeau.engines.cache import ArtefactCache, cache_directory, cache_enabled
 from flambeau.engines.errors import EngineError, InvalidProgram
 from flambeau.engines.host import host_cpu
 from flambeau.engines.iree.flags import FALLBACK, profile_flags
+from flambeau.engines.iree.moves import without_moves
+
+_FORM = "branches copy"
+"""What is done to a compiled program: one that is cached was treated alike."""
 
 _SHOWN_CHARACTERS = 2000
 """IREE likes to attach whole functions to its messages; the text of an error shows this much of each."""
@@ -47,7 +51,7 @@ def compile_mlir(
     store = ArtefactCache(cache_directory() / "iree") if use_cache and cache_enabled() else None
     # "host" in the flags stands for a CPU that only the key can tell: home folders are shared between machines.
     machine, instructions = host_cpu()
-    key = cache_key(source, "\n".join(flags), iree_version(), machine, " ".join(sorted(instructions)))
+    key = cache_key(source, "\n".join(flags), iree_version(), _FORM, machine, " ".join(sorted(instructions)))
     if store and (found := store.get(key)) and isinstance(used := found[1].get("profile"), str):
         return Artefact(found[0], used, time.perf_counter() - start, cached=True)
 
@@ -83,7 +87,7 @@ def _compile(source: bytes, flags: Sequence[str]) -> bytes:
         program.write_bytes(source)
         status, said = _run(program, "-o", str(output), *flags)
         if status == 0:
-            return output.read_bytes()
+            return without_moves(output.read_bytes())
         diagnostics = _diagnostics(said)
         if status < 0:
             diagnostics.append(("error", f"IREE's compiler ended with {signal.Signals(-status).name}"))

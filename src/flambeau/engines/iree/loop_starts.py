@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from xdsl.dialects import arith, cf, scf, tensor
+from xdsl.dialects import arith, scf, tensor
 from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import Block, Region, SSAValue
 
@@ -44,10 +44,9 @@ def _start_empty(op: scf.ForOp) -> None:
     starts, is_first = list(op.iter_args), inside.compare("eq", body.args[0], op.lb)
     runs = b.compare("slt", op.lb, op.ub)
     assert isinstance(runs, SSAValue)
-    has_checks = any(isinstance(inner, cf.AssertOp) for inner in op.walk())
     for i in list(_computed_starts(op)):
         start = Tensor(starts[i], dtype_of(starts[i]))
-        op.operands[3 + i] = _unread(b, start, has_checks).value
+        op.operands[3 + i] = b.empty(b.sizes(start), start.dtype).value
         _choose(inside, is_first, start.value, body.args[1 + i])
     branch = scf.IfOp(runs, [v.type for v in op.results], Region(Block()), Region(Block([scf.YieldOp(*starts)])))
     branch.location = op.location
@@ -57,16 +56,6 @@ def _start_empty(op: scf.ForOp) -> None:
         old.replace_all_uses_with(new)
     op.parent.detach_op(op)
     branch.true_region.block.add_ops([op, scf.YieldOp(*op.results)])
-
-
-def _unread(b: LinalgBuilder, like: Tensor, has_checks: bool) -> Tensor:
-    """Make a tensor that nobody reads.
-
-    WORKAROUND(iree==3.13): a loop with a check in it does not get memory for a `tensor.empty` that it starts with. It
-    can go when `test_a_check_in_a_loop_that_starts_empty` in tests/engines/test_iree_bugs.py passes.
-    """
-    sizes = b.sizes(like)
-    return b.full(sizes, 0, like.dtype) if has_checks else b.empty(sizes, like.dtype)
 
 
 def _choose(b: LinalgBuilder, condition: Any, start: SSAValue, carried: SSAValue) -> None:
