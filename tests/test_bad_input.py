@@ -492,10 +492,12 @@ def test_there_is_no_repro_of_what_was_never_mlir(tmp_path: Path) -> None:
         caught.value.save_repro(tmp_path / "repro.mlir")
 
 
-def test_a_conditional_on_symbolic_numbers_is_named() -> None:
-    """A bool's item() is such a conditional in PyTorch's own terms."""
-    with pytest.raises(CompileError, match="sym_ite: a conditional on symbolic sizes is not imported yet"):
-        flambeau.compile(lambda x: x.item(), (torch.tensor(True),))
+def test_a_choice_between_symbolic_floats_is_named() -> None:
+    def choice(condition: torch.Tensor, x: torch.Tensor) -> Any:
+        return torch.sym_ite(condition.item(), x.item(), x.item() * 2)
+
+    with pytest.raises(CompileError, match="a choice between symbolic numbers that are no integers"):
+        flambeau.compile(choice, (torch.tensor(True), torch.tensor(2.0)))
 
 
 def test_a_failure_can_be_posted_as_a_report(tmp_path: Path) -> None:

@@ -43,11 +43,16 @@ def save_module(module: Module, path: Path) -> None:
 
 def read_module(path: Path) -> Module:
     """Read a module that `save` wrote, or any MLIR text of the dialects that we know."""
+    return module_of_text(read_text(path), str(path), weights_path(path))
+
+
+def module_of_text(text: str, name: str = "the text", weights_file: Path | None = None) -> Module:
+    """Make a module of MLIR text. Weights that it refers to are in it, or in the safetensors file."""
     from flambeau.dialects.context import blobs, make_context
 
     context = make_context()
-    op = parse_text(read_text(path), str(path), context)
-    weights = _read_weights(op, path, blobs(context))
+    op = parse_text(text, name, context)
+    weights = _read_weights(op, weights_file, blobs(context))
     dialects = {inner.name.split(".")[0] for inner in op.walk()}
     output = OutputType.RAW if "torch" in dialects else OutputType.LINALG_ON_TENSORS
     if "stablehlo" in dialects:
@@ -101,14 +106,14 @@ def _place(file: str, line: int, column: int) -> FileLineColLoc:
     return FileLineColLoc(StringAttr(file), IntAttr(line), IntAttr(column))
 
 
-def _read_weights(module: ModuleOp, path: Path, inline: Mapping[str, bytes]) -> Weights:
-    """Read the weights that a module refers to: those in its text, and those in the file beside it."""
+def _read_weights(module: ModuleOp, file: Path | None, inline: Mapping[str, bytes]) -> Weights:
+    """Read the weights that a module refers to: those in its text, and those in the file, if there is one."""
     import numpy as np
 
     from flambeau.engines.safetensors_file import read_safetensors, restore
     from flambeau.ir.arrays import numpy_dtype
 
-    found = read_safetensors(weights_path(path)) if weights_path(path).exists() else {}
+    found = read_safetensors(file) if file is not None and file.exists() else {}
     for name, spec in resources(module).items():
         shape = tuple(d or 0 for d in spec.shape)
         if name in inline:
