@@ -306,3 +306,24 @@ def test_a_gradient_that_is_zero_everywhere() -> None:
     torch.compile(torch.sgn, backend="flambeau", options={"engine": "eager"})(x).sum().backward()
     assert x.grad is not None
     assert x.grad.tolist() == [0.0] * 3
+
+
+MATRIX = torch.randn(2, 4, 4) + 2 * torch.eye(4)
+WITH_FACTORS: list[tuple[Callable[..., Tensor], tuple[Tensor, ...]]] = [
+    (torch.linalg.det, (MATRIX,)), (lambda x: torch.linalg.det(x.mT), (MATRIX,)),
+    (lambda x: torch.linalg.det(x).abs(), (torch.complex(MATRIX, MATRIX.mT),)),
+    (lambda x: torch.linalg.slogdet(x)[1], (MATRIX,)), (lambda x: torch.logdet(x @ x.mT), (MATRIX,)),
+    (torch.linalg.solve, (MATRIX, torch.randn(2, 4, 3))), (torch.linalg.solve, (MATRIX, torch.randn(2, 4))),
+    (lambda a, b: torch.linalg.solve(a, b, left=False), (MATRIX, torch.randn(2, 3, 4))),
+    (torch.linalg.inv, (MATRIX,)),
+]  # fmt: skip
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("program, inputs", WITH_FACTORS, ids=range(len(WITH_FACTORS)))
+def test_gradients_that_use_the_factors_of_a_matrix(program: Any, inputs: tuple[Tensor, ...]) -> None:
+    wanted, given = ([x.clone().requires_grad_() for x in inputs] for _ in range(2))
+    program(*wanted).square().sum().backward()
+    torch.compile(program, backend="flambeau", options={"profile": "quick"})(*given).square().sum().backward()
+    for x, y in zip(given, wanted, strict=True):
+        torch.testing.assert_close(x.grad, y.grad, rtol=1e-3, atol=1e-3)

@@ -26,6 +26,10 @@ def matrices(dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
     return a, b, a @ a.mH + torch.eye(5, dtype=dtype)
 
 
+def solved_from_the_right(a: Tensor, b: Tensor) -> Any:
+    return torch.ops.aten._linalg_solve_ex(a, b.mT, left=False)
+
+
 @pytest.mark.engine
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -36,6 +40,7 @@ def test_elimination(dtype: torch.dtype, dynamic: bool) -> None:
             (torch.linalg.det, (a,)), (torch.linalg.slogdet, (a,)), (torch.linalg.inv, (a,)),
             (torch.linalg.solve, (a, b)), (lambda a, b: torch.linalg.solve(a, b.mT, left=False), (a, b)),
             (lambda a, b: torch.linalg.solve(a, b[..., 0]), (a, b)), (torch.linalg.lu_factor, (a,)),
+            (torch.ops.aten._linalg_solve_ex, (a, b)), (solved_from_the_right, (a, b)),
             (lambda a: torch.lu_unpack(*torch.linalg.lu_factor(a)), (a,)), (torch.linalg.lu, (a,)),
             (lambda a, b: torch.linalg.lu_solve(*torch.linalg.lu_factor(a), b), (a, b)),
             (lambda a, b: torch.linalg.lu_solve(*torch.linalg.lu_factor(a), b, adjoint=True), (a, b)),
@@ -210,9 +215,22 @@ def test_matrices_that_have_no_factors(function: Any, reason: str) -> None:
         run(torch.tensor([[1.0, 2.0], [2.0, 4.0]]) * -1)
 
 
-def test_factors_that_depend_on_the_layout_are_refused() -> None:
-    def program(x: Tensor) -> Any:
-        return torch.ops.aten._linalg_det(x)
+@pytest.mark.engine
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_factors_of_a_determinant_are_those_of_the_matrix_or_its_transpose(dtype: torch.dtype) -> None:
+    a, _, _ = matrices(dtype)
+    det, slogdet = torch.ops.aten._linalg_det, torch.ops.aten._linalg_slogdet
+    turned = [(lambda x, f=f: f(x.mT), (a,)) for f in (det, slogdet)]
+    check_all([(det, (a,)), (slogdet, (a,)), *turned], **CLOSE)
 
+
+def test_factors_whose_layout_nobody_knows_are_refused() -> None:
+    text = """
+      func.func @main(%x: !torch.vtensor<[3,3],f32>) -> !torch.vtensor<[3,3],f32> {
+        %0:3 = torch.operator "torch.aten._linalg_det"(%x) : (!torch.vtensor<[3,3],f32>) -> (
+          !torch.vtensor<[],f32>, !torch.vtensor<[3,3],f32>, !torch.vtensor<[3],si32>)
+        func.return %0#1 : !torch.vtensor<[3,3],f32>
+      }
+    """
     with pytest.raises(CompileError, match="the factors of a determinant"):
-        flambeau.compile(program, (torch.eye(3),))
+        flambeau.compile(text)

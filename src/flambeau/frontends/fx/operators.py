@@ -31,6 +31,7 @@ from flambeau.frontends.fx.aliasing import (
 from flambeau.frontends.fx.autocast import autocast_of, call_in_region, under_autocast
 from flambeau.frontends.fx.complex_numbers import WITH_NUMBERS
 from flambeau.frontends.fx.expansion import IN_TRAINING, expand, kernel_of, trace
+from flambeau.frontends.fx.factors import WITH_FACTORS, uses_factors
 from flambeau.frontends.fx.gradients import rrelu_with_noise
 from flambeau.frontends.fx.guards import emit_rank_guards, emit_view_guards
 from flambeau.frontends.fx.operands import argument_operand, emit_op, map_values
@@ -114,6 +115,10 @@ def _looked_into(importer: GraphImporter, node: Node, schema: Schema, target: An
         _norm_in_training(importer, schema, node)
     elif schema.name == "aten.rrelu_with_noise" and not (*node.args, False, False, False)[4]:
         inner = trace(node, rrelu_with_noise)
+        assert inner is not None
+        inline_expansion(importer, node, *inner)
+    elif uses_factors(schema.name, node):
+        inner = trace(node, WITH_FACTORS[schema.name])
         assert inner is not None
         inline_expansion(importer, node, *inner)
     elif writes_results(schema):

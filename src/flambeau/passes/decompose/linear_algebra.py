@@ -42,7 +42,7 @@ def _refuse_factors(t: TorchBuilder, *numbers: int) -> None:
     assert t.before is not None
     users = [use.operation for i in numbers for use in t.before.results[i].uses]
     if any(user.name not in _LOOK_AT_SIZES for user in users):
-        raise Unsupported("the factors of a determinant or a solution, as its gradient uses them")
+        raise Unsupported("the factors of a determinant, as its gradient uses them")
 
 
 # --- Elimination ---
@@ -141,19 +141,13 @@ def inv(t: TorchBuilder, x: SSAValue) -> SSAValue:
 
 @decomposition("aten._linalg_solve_ex")
 def solve_ex(t: TorchBuilder, a: SSAValue, b: SSAValue, left: bool, check: bool) -> Values:
-    _refuse_factors(t, 1, 2)
     is_vector = len(t.shape(b)) == 1 or (len(t.shape(b)) == len(t.shape(a)) - 1 and _fits(t, a, b))
     b = t.unsqueeze(b, -1) if is_vector else b
-    if not left:
-        a, b = t.transpose(a, -2, -1), t.transpose(b, -2, -1)
-    factors, pivots, order, info = elimination.lu(t, a)
+    packed, pivots, order, info = elimination.lu(t, a)
     if check:
         _check(t, info, "linalg.solve_ex", "a matrix is singular")
-    packed, b = _same_batch(t, factors, b)
-    order = t.expand(order, t.shape(packed)[:-1])
-    x = elimination.lu_solve(t, packed, order, b)
-    x = x if left else t.transpose(x, -2, -1)
-    return t.squeeze(x, -1) if is_vector else x, factors, pivots, info
+    x = _solve_by_factors(t, packed, order, b, left, False)
+    return t.squeeze(x, -1) if is_vector else x, packed, pivots, info
 
 
 def _fits(t: TorchBuilder, a: SSAValue, b: SSAValue) -> bool:
@@ -176,13 +170,18 @@ def _same_batch(t: TorchBuilder, a: SSAValue, b: SSAValue) -> tuple[SSAValue, SS
 def lu_solve(
     t: TorchBuilder, packed: SSAValue, pivots: SSAValue, b: SSAValue, left: bool, is_adjoint: bool
 ) -> SSAValue:
+    return _solve_by_factors(t, packed, elimination.order_of(t, pivots, t.shape(packed)[-2]), b, left, is_adjoint)
+
+
+def _solve_by_factors(
+    t: TorchBuilder, packed: SSAValue, order: SSAValue, b: SSAValue, left: bool, is_adjoint: bool
+) -> SSAValue:
+    """Solve A X = b, or X A = b, by the LU factors of A and the order of its rows; of A's adjoint if asked for."""
     b = b if left else adjoint(t, b)
     packed, b = _same_batch(t, packed, b)
-    if 0 in t.shape(b):
-        return b if left else adjoint(t, b)
-    order = elimination.order_of(t, pivots, t.shape(packed)[-2])
-    x = elimination.lu_solve(t, packed, t.expand(order, t.shape(packed)[:-1]), b, is_adjoint == left)
-    return x if left else adjoint(t, x)
+    if 0 not in t.shape(b):
+        b = elimination.lu_solve(t, packed, t.expand(order, t.shape(packed)[:-1]), b, is_adjoint == left)
+    return b if left else adjoint(t, b)
 
 
 @decomposition("aten.linalg_solve_triangular")
