@@ -161,22 +161,23 @@ def compile(
     """Take a PyTorch program to MLIR.
 
     `model` is an `nn.Module`, an `ExportedProgram`, an `fx.GraphModule`, a `ScriptModule`, the path of a TorchScript
-    archive or of a file of MLIR, MLIR text, a `Module` to lower further, or several programs as functions of one
-    module, which share weights and state: `{"prefill": (model, args), "decode": (model, args, kwargs)}`. `args` and
-    `kwargs` are example inputs for an `nn.Module`; `dynamic_shapes` is `torch.export`'s, by function if there are
-    several. `frontend` is `"fx"` (through `torch.export`), `"script"` or `"trace"` (through TorchScript); by default
-    TorchScript programs take the second and all others the first. Ops named in `keep` (`aten.gelu`, or with an
-    overload) are not decomposed in the torch dialect, and are composites in StableHLO. Those in `external` are left to
-    the engine, under their own name or one that they are mapped to. `options` are the target's: `{"int64": "keep"}`
-    leaves 64-bit integers in TOSA, which has 32 bits. `mesh` (a mapping from axes to sizes, or a `DeviceMesh`) and
-    `plan` (that of `parallelize_module`, or a `flambeau.distributed.Plan`) lay a program in StableHLO out over many
-    devices; `DTensor`s say it themselves.
+    archive or a file of MLIR, MLIR text, a `Module` to lower further, or several programs as functions of one module
+    that share weights and state: `{"prefill": (model, args), "decode": (model, args, kwargs)}`. `args` and `kwargs` are
+    example inputs for an `nn.Module`; `dynamic_shapes` is `torch.export`'s, by function if there are several.
+    `frontend` is `"fx"` (through `torch.export`), `"script"` or `"trace"` (through TorchScript); by default TorchScript
+    programs take the second and all others the first. Ops named in `keep` (`aten.gelu`, or with an overload) are not
+    decomposed in the torch dialect, and are composites in StableHLO. Those in `external` are left to the engine, under
+    their own name or another. `options` are the target's: `{"int64": "keep"}` leaves 64-bit integers in TOSA, which has
+    32 bits. `mesh` (a mapping from axes to sizes, or a `DeviceMesh`) and `plan` (that of `parallelize_module`, or a
+    `flambeau.distributed.Plan`) lay a program in StableHLO out over many devices; `DTensor`s say it themselves.
 
     `state` says what becomes of tensors that the program writes, and of the state of random numbers: `"functional"`
     makes them named arguments and results, which a loaded program writes back in place; `"globals"` keeps them in
     variables of the module, each loaded program its own; `"frozen"` refuses programs that have any. Raises
     `CompileError` with every op that is not supported.
     """
+    from flambeau.files import program_of
+
     output = wanted = OutputType.get(output_type)
     _check_choices(keep, frontend, state)
     if (split := parallelized_model(model, mesh, plan)) is not None:
@@ -185,8 +186,7 @@ def compile(
     options, keep = checked_options(output, options or {}, keep, external)
     if mesh is not None or plan is not None:
         output = before_mesh(model, output, dynamic_shapes, mesh)
-    if isinstance(model, (str, Path)):
-        model = _program_of(model)
+    model = program_of(model)
     if isinstance(model, Module):
         is_rewritten = model.output_type == OutputType.RAW != output  # by the passes; the caller's stays as it is
         module = lower(replace(model, op=model.op.clone()) if is_rewritten else model, output, options, keep)
@@ -339,50 +339,10 @@ def _compile_entries(
         return lower(Module(op, weights, signatures, OutputType.RAW, timings), output, options, keep)
 
 
-ARCHIVES = (".pt", ".pth", ".ts")
-"""What files with TorchScript programs are called."""
-
-
-NO_PROGRAMS = {
-    ".onnx": "Flambeau does not read ONNX: compile the PyTorch model that it came from.",
-    ".pt2": "Read it with torch.export.load(path), and compile what that gives.",
-    ".safetensors": "It holds weights, not a program.",
-    ".vmfb": "It is compiled already: flambeau.load(path) runs it.",
-    ".xla": "It is compiled already: flambeau.load(path) runs it.",
-    ".py": "Import the model and pass it, or write FILE.py:FACTORY on the command line.",
-}
-"""What files are called that are not read as programs, and what to do with them."""
-
-
-def _program_of(given: str | Path) -> Any:
-    """Read a program: MLIR text, or that in a file; an archive's path stays what it is, for TorchScript to read."""
-    from flambeau.files import module_of_text, read_module
-
-    if isinstance(given, str) and "\n" in given:
-        return module_of_text(given)
-    path = Path(given)
-    if path.suffix == ".mlir":
-        return read_module(path)
-    if path.suffix not in ARCHIVES:
-        raise no_program(path, "compile", f"MLIR (.mlir) and TorchScript ({', '.join(ARCHIVES)})")
-    return path
-
-
-def no_program(path: Path, command: str, known: str) -> CompileError:
-    """Make the error for a file that a command does not take."""
-    hint = NO_PROGRAMS.get(path.suffix, "")
-    try:
-        what = "a folder" if path.is_dir() else "no such file" if not path.exists() else "none of these"
-    except OSError as e:  # A name that is too long for a file.
-        what = f"no such file: {e.strerror}"
-    reason = f"{command} reads files of {known}, and {path} is {what}"
-    return CompileError([Diagnostic(command, reason, hint=hint)], summary=f"cannot {command} {path}")
-
-
 def _is_torchscript(model: Any) -> bool:
     """Tell whether a program is TorchScript: an archive, or an object, which only exists where torch is imported."""
-    if isinstance(model, (str, Path)):
-        return Path(model).suffix in ARCHIVES
+    if isinstance(model, Path):  # Others have been read.
+        return True
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(model, (torch.jit.ScriptModule, torch.jit.ScriptFunction))
 
@@ -453,6 +413,8 @@ def load(
     variable `FLAMBEAU_CHECK` says so for all programs that are not told. The other options are the engine's.
     """
     if isinstance(module, (str, Path)):
+        from flambeau.files import ARCHIVES, NO_PROGRAMS, no_program
+
         path = Path(module)
         if path.suffix in NO_PROGRAMS.keys() - {".vmfb", ".xla"} or path.suffix in ARCHIVES or path.is_dir():
             raise no_program(path, "load", "compiled programs (.vmfb, .xla) and MLIR (.mlir)")

@@ -25,6 +25,45 @@ from flambeau.diagnostics import CompileError, Diagnostic, diagnostic_for
 from flambeau.dialects.specs import spec_of
 from flambeau.ir.module import Argument, Output, Signature, TensorSpec, Weights
 
+ARCHIVES = (".pt", ".pth", ".ts")
+"""What files with TorchScript programs are called."""
+
+
+NO_PROGRAMS = {
+    ".onnx": "Flambeau does not read ONNX: compile the PyTorch model that it came from.",
+    ".pt2": "Read it with torch.export.load(path), and compile what that gives.",
+    ".safetensors": "It holds weights, not a program.",
+    ".vmfb": "It is compiled already: flambeau.load(path) runs it.",
+    ".xla": "It is compiled already: flambeau.load(path) runs it.",
+    ".py": "Import the model and pass it, or write FILE.py:FACTORY on the command line.",
+}
+"""What files are called that are not read as programs, and what to do with them."""
+
+
+def program_of(given: Any) -> Any:
+    """Read MLIR, from text or a file. Give the path of a TorchScript archive, and all else, as it is."""
+    if not isinstance(given, (str, Path)):
+        return given
+    if isinstance(given, str) and "\n" in given:
+        return module_of_text(given)
+    path = Path(given)
+    if path.suffix == ".mlir":
+        return read_module(path)
+    if path.suffix not in ARCHIVES:
+        raise no_program(path, "compile", f"MLIR (.mlir) and TorchScript ({', '.join(ARCHIVES)})")
+    return path
+
+
+def no_program(path: Path, command: str, known: str) -> CompileError:
+    """Make the error for a file that a command does not take."""
+    hint = NO_PROGRAMS.get(path.suffix, "")
+    try:
+        what = "a folder" if path.is_dir() else "no such file" if not path.exists() else "none of these"
+    except OSError as e:  # A name that is too long for a file.
+        what = f"no such file: {e.strerror}"
+    reason = f"{command} reads files of {known}, and {path} is {what}"
+    return CompileError([Diagnostic(command, reason, hint=hint)], summary=f"cannot {command} {path}")
+
 
 def weights_path(path: Path) -> Path:
     """Return the file that holds a module's weights: `model.safetensors` for `model.mlir`."""

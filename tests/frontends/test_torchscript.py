@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Optional
@@ -379,3 +380,28 @@ def test_a_float_is_not_written_to_integers() -> None:
     x = torch.arange(3.0)
     run = flambeau.load(torchscript.compile(ScaledInPlace(), (x,)), engine="eager")
     assert torch.equal(run(x.clone()), x / 2)
+
+
+class Numbers(nn.Module):
+    def forward(
+        self, a: int, b: int, x: float, items: list[int], t: Tensor
+    ) -> tuple[bool, int, float, list[int], list[float], int, float]:
+        ordered = sorted(items)
+        halves = [x / 2, x * float(t), float(min(a, b))]
+        halves.sort(reverse=True)
+        places = (a in items, max(items) - sum(items) + items.index(b), x // 0.3 + x % b)
+        return (*places, ordered, halves, a << 2 | b, math.sin(x) + math.pow(a, b))
+
+
+@pytest.mark.engine
+def test_functions_of_numbers() -> None:
+    """Arguments and results are Python's ints, floats, bools and lists of them, known at run time only."""
+    model = torch.jit.script(Numbers())
+    args = (3, 5, 1.75, [7, 5, -2, 3], torch.tensor(2.0))
+    execute = flambeau.load(flambeau.compile(model, args), profile="quick")
+    for given in (args, (-1, 2, -3.5, [2, 9, -1, 4], torch.tensor(0.5))):
+        actual, expected = execute(*given), model(*given)
+        torch.testing.assert_close(actual, expected, rtol=1e-12, atol=0)
+        assert [type(v) for v in actual] == [type(v) for v in expected]
+    with pytest.raises(RunError, match="the list has no such element"):
+        execute(1, 8, 1.0, [1, 2, 3, 4], torch.tensor(1.0))

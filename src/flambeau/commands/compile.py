@@ -109,7 +109,7 @@ def _options(texts: Sequence[str]) -> dict[str, str | bool]:
 
 def _load(target: str) -> Any:
     """Load a model from Python, or the program of a TorchScript archive."""
-    from flambeau.api import ARCHIVES, NO_PROGRAMS
+    from flambeau.files import ARCHIVES, NO_PROGRAMS
 
     if hint := NO_PROGRAMS.get(Path(target).suffix):
         kinds = f"FILE.py:FACTORY, FILE.mlir and TorchScript archives ({', '.join(ARCHIVES)})"

@@ -52,6 +52,8 @@ PYTHON: dict[str, Callable[..., Any]] = {
     "aten.degrees": math.degrees, "aten.radians": math.radians, "aten.copysign": math.copysign,
     "aten.ldexp": math.ldexp, "aten.factorial": math.factorial, "aten.gcd": math.gcd,
     "aten.isnan": math.isnan, "aten.isinf": math.isinf, "aten.isfinite": math.isfinite,
+    "aten.angle": lambda x: x if x != x else math.pi if x < 0 else 0.0, "aten.divmod": divmod,
+    "aten.frexp": math.frexp, "aten.modf": math.modf, "aten.count": list.count, "aten.index": list.index,
     "aten.__contains__": operator.contains, "aten.__range_length": lambda lo, hi, step: len(range(lo, hi, step)),
     "aten.__derive_index": lambda index, start, step: start + index * step,
     "aten.len": len, "aten.join": str.join,
@@ -91,14 +93,23 @@ def _kind_of(function: Callable[..., Any], args: tuple[Any, ...]) -> type:
 
 
 def _is_scalar(schema: Schema) -> bool:
-    if schema.is_mutable or schema.is_vararg or len(schema.returns) != 1 or schema.returns[0].type.is_list:
+    if schema.is_mutable or schema.is_vararg or not schema.returns or any(r.type.is_list for r in schema.returns):
         return False
     return all(a.type.base in KINDS for a in (*schema.arguments, *schema.returns))
 
 
 def _register(schema: Schema, function: Callable[..., Any]) -> None:
-    kind = KINDS[schema.returns[0].type.base]
-    infer_rule(schema.name)(lambda *args: evaluate(function, kind, args))
+    kinds = [KINDS[r.type.base] for r in schema.returns]
+    if len(kinds) == 1:
+        infer_rule(schema.name)(lambda *args: evaluate(function, kinds[0], args))
+        return
+
+    @infer_rule(schema.name)
+    def apply(*args: Any) -> tuple[Any, ...]:
+        def part(i: int) -> Callable[..., Any]:
+            return lambda *values: function(*values)[i]
+
+        return tuple(evaluate(part(i), kind, args) for i, kind in enumerate(kinds))
 
 
 for _base, _function in PYTHON.items():

@@ -33,7 +33,9 @@ def as_float(b: LoweringBuilder, value: Any) -> Element:
         if isinstance(value.type, IndexType):
             wide = b.value(arith.IndexCastOp, (value,), dtypes.int64.builtin)
             return Element(b, wide, dtypes.int64).to(dtypes.float64)
-        return Element(b, value, dtypes.bool_ if value.type == i1 else dtypes.float64).to(dtypes.float64)
+        if value.type == i1:
+            return Element(b, value, dtypes.bool_).select(as_float(b, 1.0), as_float(b, 0.0))
+        return Element(b, value, dtypes.float64)
     return Element(b, b.constant(float(value), dtypes.float64), dtypes.float64)
 
 
@@ -57,10 +59,19 @@ def dim(b: LoweringBuilder, x: Tensor) -> int:
     return x.rank
 
 
+def is_whole(value: Any) -> bool:
+    """Tell whether a number is an integer."""
+    return isinstance(value, int) if is_known(value) else value.type == INDEX
+
+
 def _int_rule(name: str, python: Callable[[Any, Any], Any], method: str) -> None:
     @rule(f"{name}.int")
     def apply(b: LoweringBuilder, x: Size, y: Size) -> Any:
         return python(x, y) if is_known(x, y) else getattr(b, method)(x, y)
+
+    @rule(name)
+    def either(b: LoweringBuilder, x: Any, y: Any) -> Any:
+        return (apply if is_whole(x) and is_whole(y) else SCALAR_RULES.rules[f"{name}.float"])(b, x, y)
 
 
 def _dividing_rule(name: str, python: Callable[[Any, Any], Any], method: str) -> None:
@@ -89,26 +100,46 @@ def neg_int(b: LoweringBuilder, x: Size) -> Size:
     return b.sub(0, x)
 
 
-@rule("aten.pow.int", "aten.pow.int_to_int")
+def as_int(b: LoweringBuilder, value: Any) -> Element:
+    """Convert an integer or a truth value to an i64 element."""
+    if is_known(value):
+        return Element(b, b.constant(int(value), dtypes.int64), dtypes.int64)
+    if value.type == i1:
+        return Element(b, value, dtypes.bool_).to(dtypes.int64)
+    return Element(b, b.value(arith.IndexCastOp, (value,), dtypes.int64.builtin), dtypes.int64)
+
+
+def _as_size(b: LoweringBuilder, x: Element) -> SSAValue:
+    return b.value(arith.IndexCastOp, (x.value,), INDEX)
+
+
+@rule("aten.pow.int_to_int")
 def pow_int(b: LoweringBuilder, x: Size, y: Size) -> Any:
     if is_known(x, y):
         return x**y  # type: ignore[operator]
     if isinstance(y, int) and y >= 0:
         return b.product([x] * y)
-    raise Unsupported("a power of sizes with an exponent that is not a constant")
+    return _as_size(b, as_int(b, x).pow(as_int(b, y)))
 
 
-@rule("aten.pow.float", "aten.pow.int_float", "aten.pow.float_int")
-def pow_float(b: LoweringBuilder, x: Any, y: Any) -> Any:
-    if is_known(x, y):
-        return float(x) ** float(y)
-    return as_float(b, x).pow(float(y) if is_known(y) else as_float(b, y)).value
+for _name, _bits in (
+    ("__and__", operator.and_), ("__or__", operator.or_), ("__xor__", operator.xor), ("__lshift__", operator.lshift),
+    ("__rshift__", operator.rshift),
+):  # fmt: skip
+
+    @rule(f"aten.{_name}.int")
+    def apply_bits(b: LoweringBuilder, x: Size, y: Size, python: Callable[[Any, Any], Any] = _bits) -> Any:
+        return python(x, y) if is_known(x, y) else _as_size(b, python(as_int(b, x), as_int(b, y)))
 
 
 def _comparison(name: str, python: Callable[[Any, Any], bool], predicate: str) -> None:
     @rule(f"aten.{name}.int")
     def ints(b: LoweringBuilder, x: Size, y: Size) -> Any:
         return b.compare(predicate, x, y)
+
+    @rule(f"aten.{name}")
+    def either(b: LoweringBuilder, x: Any, y: Any) -> Any:
+        return (ints if is_whole(x) and is_whole(y) else floats)(b, x, y)
 
     @rule(f"aten.{name}.float", f"aten.{name}.int_float", f"aten.{name}.float_int")
     def floats(b: LoweringBuilder, x: Any, y: Any) -> Any:
@@ -119,14 +150,26 @@ for _name, _python in OPERATORS.items():
     _comparison(_name, _python, SIGNED[_name])
 
 
-def _float_rule(names: tuple[str, ...], python: Callable[[Any, Any], Any]) -> None:
-    @rule(*names)
+def _max(x: Element, y: Element) -> Element:
+    """Take the first number unless the second is greater, as Python's `max` does; so NaN stays where it is first."""
+    return (y > x).select(y, x)
+
+
+def _min(x: Element, y: Element) -> Element:
+    return (y < x).select(y, x)
+
+
+def _float_rule(name: str, python: Callable[[Any, Any], Any], emit: Callable[[Element, Element], Element]) -> None:
+    @rule(f"{name}.float", f"{name}.int_float", f"{name}.float_int")
     def apply(b: LoweringBuilder, x: Any, y: Any) -> Any:
-        return python(x, y) if is_known(x, y) else python(as_float(b, x), as_float(b, y)).value
+        return python(x, y) if is_known(x, y) else emit(as_float(b, x), as_float(b, y)).value
 
 
-for _name, _python in (("add", operator.add), ("sub", operator.sub), ("mul", operator.mul)):
-    _float_rule((f"aten.{_name}.float", f"aten.{_name}.int_float", f"aten.{_name}.float_int"), _python)
+for _name, _python, _emit in (
+    ("aten.add", operator.add, operator.add), ("aten.sub", operator.sub, operator.sub),
+    ("aten.mul", operator.mul, operator.mul), ("prim.max", max, _max), ("prim.min", min, _min),
+):  # fmt: skip
+    _float_rule(_name, _python, _emit)
 
 
 @rule("aten.div.float", "aten.div.int", "aten.div")
@@ -141,7 +184,7 @@ def div(b: LoweringBuilder, x: Any, y: Any) -> Any:
     return (as_float(b, x) / divisor).value
 
 
-@rule("aten.Float.Scalar", "aten.Float.int")
+@rule("aten.Float.Scalar", "aten.Float.int", "aten.Float.bool")
 def to_float(b: LoweringBuilder, x: Any) -> Any:
     return float(x) if is_known(x) else as_float(b, x).value
 
@@ -162,22 +205,24 @@ def whole(b: LoweringBuilder, x: Element) -> SSAValue:
     return b.value(arith.IndexCastOp, (b.value(arith.FPToSIOp, (x.value,), dtypes.int64.builtin),), INDEX)
 
 
-@rule("aten.floor.Scalar", "aten.floor.float")
+@rule("aten.floor.Scalar", "aten.floor.float", "aten.floor.int")
 def floor(b: LoweringBuilder, x: Any) -> Any:
     if is_known(x):
         return pymath.floor(x)
     return x if x.type == INDEX else whole(b, as_float(b, x).floor())
 
 
-@rule("aten.ceil.Scalar", "aten.ceil.float")
+@rule("aten.ceil.Scalar", "aten.ceil.float", "aten.ceil.int")
 def ceil(b: LoweringBuilder, x: Any) -> Any:
     if is_known(x):
         return pymath.ceil(x)
     return x if x.type == INDEX else whole(b, -(-as_float(b, x)).floor())
 
 
-@rule("aten.neg.float")
+@rule("aten.neg.float", "aten.neg.Scalar")
 def neg_float(b: LoweringBuilder, x: Any) -> Any:
+    if is_whole(x):
+        return b.sub(0, x)
     return -x if is_known(x) else (-as_float(b, x)).value
 
 
@@ -221,7 +266,7 @@ def _is_not_zero(b: LoweringBuilder, x: SSAValue) -> Any:
 
 
 def _unary_float(name: str, python: Callable[[Any], Any], method: str) -> None:
-    @rule(f"aten.{name}.int", f"aten.{name}.float")
+    @rule(f"aten.{name}.int", f"aten.{name}.float", f"aten.{name}.Scalar")
     def apply(b: LoweringBuilder, x: Any) -> Any:
         return python(x) if is_known(x) else getattr(as_float(b, x), method)().value
 

@@ -28,7 +28,7 @@ from flambeau.passes.decompose.rules import DECOMPOSITIONS
 
 FAMILIES = (
     "activation", "collective", "compare", "conv", "create", "fft", "index", "linear_algebra", "loss", "matmul",
-    "pointwise", "pool", "reduce", "sample", "search", "slice", "sort", "view",
+    "pointwise", "pool", "reduce", "sample", "scalars", "search", "slice", "sort", "view",
 )  # fmt: skip
 
 LOWERED = frozenset({

@@ -52,10 +52,9 @@ def xlog1py(t: TorchBuilder, x: SSAValue, y: SSAValue) -> SSAValue:
 def angle(t: TorchBuilder, x: SSAValue) -> SSAValue:
     if t.dtype(x).is_complex:
         return t.atan2(t.imag(x), t.real(x))
-    turned = t.where(t.lt(x, 0), math.pi, 0.0)
     if not t.dtype(x).is_float:
-        return turned
-    return t.where(t.isnan(x), x, t.to(turned, t.dtype(x)))
+        return t.where(t.lt(x, 0), math.pi, 0.0)
+    return t.where(t.isnan(x), x, t.where(t.lt(x, 0), t.full_like(x, math.pi), t.zeros_like(x)))
 
 
 decomposition("aten.max.other")(lambda t, x, y: t.maximum(x, y))

@@ -7,6 +7,8 @@ from typing import Any
 
 from xdsl.ir import Operation
 
+from flambeau.dialects.torch.types import FLOAT, INT
+from flambeau.passes.evaluate.operands import materialize
 from flambeau.passes.evaluate.state import Evaluation, NotKnown, Raised, known, new_list, rule
 from flambeau.passes.evaluate.storages import look, set_content
 from flambeau.passes.evaluate.values import Cell, Dict, Known, List, Tuple
@@ -152,6 +154,32 @@ _makes_list(each_key("aten.values.{}"), lambda e, a: entries(e, a).values())
 _makes_list(each_key("aten.items.{}"), lambda e, a: [Tuple((Known(k), v)) for k, v in entries(e, a).items()])
 
 
+def _in_order(e: Evaluation, values: Sequence[Any], backwards: bool = False) -> list[Any]:
+    """Sort elements: in Python what is known; numbers that are not by exchanges of neighbours, as in bubble sort."""
+    if all(isinstance(v, Known) for v in values):
+        return sorted(values, key=constant, reverse=backwards)
+    network = [materialize(e, v) for v in values]
+    kind = {INT: "int", FLOAT: "float"}.get(network[0].type)
+    if kind is None:
+        raise NotKnown
+    for end in range(len(network) - 1, 0, -1):
+        for i in range(end):
+            pair = network[i : i + 2]
+            least, most = (e.t.op(f"prim.{name}.{kind}", pair, (pair[0].type,))[0] for name in ("min", "max"))
+            network[i : i + 2] = (most, least) if backwards else (least, most)
+    return network
+
+
+_makes_list(
+    tuple(f"aten.sorted.{kind}" for kind in ("int", "float", "bool", "str")), lambda e, a: _in_order(e, items(e, a))
+)
+for _sorts in ("int", "float", "bool", "str"):
+    _in_place(
+        f"aten.sort.{_sorts}",
+        lambda e, op, found, reverse: found.__setitem__(slice(None), _in_order(e, found, constant(reverse))),
+    )
+
+
 @rule("aten.len.t")
 def len_list(e: Evaluation, op: Operation, value: Any) -> Any:
     return Known(len(items(e, value)))
@@ -181,7 +209,6 @@ for _kind in ("int", "float", "bool", "str"):
     _computed((f"aten.any.{_kind}",), any)
     _computed((f"aten.index.list_{_kind}",), lambda a, b: a.index(b))
     _computed((f"aten.count.{_kind}",), lambda a, b: a.count(b))
-    _computed((f"aten.sorted.{_kind}",), lambda a, *_: sorted(a))
     if _kind != "bool":
         _computed((f"aten.__contains__.{_kind}_list",), lambda a, b: b in a)
     if _kind != "str":
