@@ -188,8 +188,7 @@ def compile(
         output = before_mesh(model, output, dynamic_shapes, mesh)
     model = program_of(model)
     if isinstance(model, Module):
-        is_rewritten = model.output_type == OutputType.RAW != output  # by the passes; the caller's stays as it is
-        module = lower(replace(model, op=model.op.clone()) if is_rewritten else model, output, options, keep)
+        module = _lower_copy(model, output, options, keep)
     elif frontend in ("script", "trace") or (frontend is None and _is_torchscript(model)):
         module = _compile_scripted(model, args, kwargs, dynamic_shapes, keep, function, output, options, frontend)
     elif isinstance(model, Mapping):
@@ -202,6 +201,12 @@ def compile(
     if verify:
         module.verify()
     return module
+
+
+def _lower_copy(model: Module, output: str, options: Mapping[str, Any], keep: Collection[str]) -> Module:
+    """Lower a module; what the passes rewrite is a copy, and the caller's stays as it is."""
+    is_rewritten = model.output_type == OutputType.RAW != output
+    return lower(replace(model, op=model.op.clone()) if is_rewritten else model, output, options, keep)
 
 
 def _compile_split(split: Any, args: Any, kwargs: Any, output: str, dynamic_shapes: Any, **others: Any) -> Module:
