@@ -95,6 +95,8 @@ def _kind_of(function: Callable[..., Any], args: tuple[Any, ...]) -> type:
 def _is_scalar(schema: Schema) -> bool:
     if schema.is_mutable or schema.is_vararg or not schema.returns or any(r.type.is_list for r in schema.returns):
         return False
+    if schema.name in ("aten.count", "aten.index.str"):
+        return False  # of a part of a string, whose bounds are not Python's
     return all(a.type.base in KINDS for a in (*schema.arguments, *schema.returns))
 
 
