@@ -121,15 +121,17 @@ def _no_engine(_compiler_in_reach: Path | None) -> Iterator[None]:
         pytest.fail(f"asked for IREE's compiler; it wants @pytest.mark.engine: {tests}")
 
 
-_ONE_THREAD = "--mlir-disable-threading"
+_FLAGS = "--mlir-disable-threading"
 """IREE's compiler starts a thread for each core, and so do all workers of a run: they would be in each other's way."""
+if "FLAMBEAU_TEST_CPU" in os.environ:
+    _FLAGS += f" --iree-llvmcpu-target-cpu={os.environ['FLAMBEAU_TEST_CPU']}"
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _fast_compiler() -> Iterator[None]:
     """IREE verifies its IR after each of its passes, a fifth of the time; here the results are compared instead."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("FLAMBEAU_IREE_FLAGS", f"--verify=false {_ONE_THREAD}")
+        patch.setenv("FLAMBEAU_IREE_FLAGS", f"--verify=false {_FLAGS}")
         yield
 
 
@@ -154,9 +156,21 @@ def _same_numbers_in_each_run() -> None:
 
 
 @pytest.fixture
+def _plain_kernels() -> Iterator[None]:
+    """Let eager PyTorch compute without oneDNN: on CPUs with AMX it adds up in another order, on old ones it is wrong.
+
+    Sums of products of bytes have 16 bits there, and overflow.
+    """
+    import torch
+
+    with torch.backends.mkldnn.flags(enabled=False):
+        yield
+
+
+@pytest.fixture
 def _verifying_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let IREE verify its IR, as it does for users: for tests of what it refuses, and of whole models."""
-    monkeypatch.setenv("FLAMBEAU_IREE_FLAGS", _ONE_THREAD)
+    monkeypatch.setenv("FLAMBEAU_IREE_FLAGS", _FLAGS)
 
 
 @pytest.fixture(scope="session", autouse=True)

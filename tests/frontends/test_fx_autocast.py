@@ -204,7 +204,11 @@ def test_an_op_of_which_pytorch_tells_the_wrong_dtype_is_refused(name: str) -> N
     function, args = MISTOLD[name]
     model = Region(function)
     with torch.no_grad():
-        dtype = pytree.tree_leaves(model(*args))[0].dtype
+        try:
+            dtype = pytree.tree_leaves(model(*args))[0].dtype
+        except RuntimeError as error:
+            assert "primitive descriptor" in str(error)  # noqa: PT017 - a CPU for which oneDNN has no such kernel
+            dtype = HALF
     if dtype is not HALF:  # A build of PyTorch that computes it as it tells.
         runs_like_eager(model, *args)
         return

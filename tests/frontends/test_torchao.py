@@ -75,6 +75,7 @@ def weights_of(kind: str) -> Any:
     }[kind]()
 
 
+@pytest.mark.usefixtures("_plain_kernels")
 @pytest.mark.parametrize("kind", ["int8", "int4", "float8", "int8 activations"])
 def test_a_llama_over_small_weights(kind: str) -> None:
     from torchao.quantization import quantize_

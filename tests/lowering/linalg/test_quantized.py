@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -33,6 +33,7 @@ def same_on_xla(function: Callable[..., Any], *args: Any) -> None:
     torch.testing.assert_close(run(*args), function(*args), rtol=1e-2, atol=1e-3)
 
 
+@pytest.mark.usefixtures("_plain_kernels")
 def test_products_of_bytes_have_32_bits() -> None:
     cases = [(torch._int_mm, (bytes_of(32, 256), bytes_of(256, 8))), (torch._int_mm, (bytes_of(17, 1), bytes_of(1, 8)))]
     check_all(cases)
@@ -45,13 +46,6 @@ def scaled(out: torch.dtype | None) -> Callable[..., Tensor]:
         return torch._scaled_mm(x, y.t(), x_scale, y_scale, bias=bias, out_dtype=out)
 
     return product
-
-
-@pytest.fixture
-def _plain_kernels() -> Iterator[None]:
-    """Let eager PyTorch compute without oneDNN, which on CPUs with AMX adds up in an order of its own."""
-    with torch.backends.mkldnn.flags(enabled=False):
-        yield
 
 
 @pytest.mark.usefixtures("_plain_kernels")

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from xdsl.dialects.builtin import ModuleOp
 
 from flambeau.engines.iree import (
+    bfloat16,
     checks,
     complex_constants,
     complex_pads,
@@ -55,6 +56,7 @@ REWRITES: tuple[Callable[[ModuleOp], ModuleOp], ...] = (
     host_casts.CONVERTED,
     small_floats.REWRITE,
     roundings.REWRITE,
+    bfloat16.REWRITE,
     stablehlo_ops.DYNAMIC_OPS,
     scatters.REWRITE,
     row_products.REWRITE,

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from xdsl.dialects.builtin import DenseArrayBase, ModuleOp, UnregisteredOp
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.dialects.builtin import DenseArrayBase, ModuleOp, TensorType, UnregisteredOp
+from xdsl.dialects.linalg.ops import GenericOp
+from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 
 from flambeau.dialects import stablehlo
 from flambeau.ir import dtypes
@@ -51,6 +52,35 @@ def builder_before(op: Operation) -> LinalgBuilder:
 def dtype_of(value: SSAValue) -> DType:
     element = value.type.element_type  # type: ignore[attr-defined]
     return dtypes.BY_BUILTIN[element]
+
+
+def element_type(type_: Attribute) -> Attribute:
+    """Take the type of a tensor's elements; a type that is no tensor's stands for itself."""
+    return type_.element_type if isinstance(type_, TensorType) else type_
+
+
+VIEWS = frozenset(
+    {
+        "tensor.cast", "tensor.collapse_shape", "tensor.expand_shape", "tensor.extract_slice",
+        "stablehlo.reshape", "stablehlo.broadcast_in_dim", "stablehlo.transpose", "stablehlo.slice",
+        "tosa.reshape", "tosa.transpose", "tosa.tile", "tosa.slice",
+    }
+)  # fmt: skip
+"""Ops whose result has the elements of their first operand."""
+
+
+def origin(value: SSAValue) -> SSAValue:
+    """Follow a value back through views, and from the element that a loop nest reads to the tensor that it is of."""
+    while True:
+        around = value.block.parent_op() if isinstance(value, BlockArgument) else value.owner
+        if isinstance(value, BlockArgument):
+            if not isinstance(around, GenericOp) or value.index >= len(around.inputs):
+                return value
+            value = around.inputs[value.index]
+        elif isinstance(around, Operation) and around.name in VIEWS:
+            value = around.operands[0]
+        else:
+            return value
 
 
 def mixed(static: DenseArrayBase[Any], dynamic: Sequence[SSAValue]) -> list[Size]:

@@ -11,53 +11,33 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import BFloat16Type, ModuleOp, TensorType
+from xdsl.dialects.builtin import BFloat16Type, ModuleOp
 from xdsl.dialects.linalg.ops import GenericOp
-from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
+from xdsl.ir import Operation, SSAValue
 
-from flambeau.engines.iree.rewriting import Rewrite, builder_before, dtype_of
+from flambeau.engines.iree.rewriting import Rewrite, builder_before, dtype_of, element_type, origin
 from flambeau.ir import dtypes
 from flambeau.ir.dtypes import BY_BUILTIN
 from flambeau.lowering.builder import Tensor
 from flambeau.lowering.element import Element
 
 _CONVERSIONS = ("arith.extf", "stablehlo.convert", "tosa.cast")
-_VIEWS = frozenset(
-    {
-        "tensor.cast", "tensor.collapse_shape", "tensor.expand_shape", "tensor.extract_slice",
-        "stablehlo.reshape", "stablehlo.broadcast_in_dim", "stablehlo.transpose", "stablehlo.slice",
-        "tosa.reshape", "tosa.transpose", "tosa.tile", "tosa.slice",
-    }
-)  # fmt: skip
-"""Ops whose result has the elements of their first operand."""
 _STORED = ("arith.constant", "stablehlo.constant", "tosa.const", "util.global.load", "ml_program.global_load_const")
-
-
-def _element(type_: Attribute) -> Attribute:
-    return type_.element_type if isinstance(type_, TensorType) else type_
 
 
 def _found(module: ModuleOp) -> Iterator[Operation]:
     for op in module.walk():
-        if op.name not in _CONVERSIONS or not isinstance(_element(op.operands[0].type), BFloat16Type):
+        if op.name not in _CONVERSIONS or not isinstance(element_type(op.operands[0].type), BFloat16Type):
             continue
-        wanted = BY_BUILTIN.get(_element(op.results[0].type))
+        wanted = BY_BUILTIN.get(element_type(op.results[0].type))
         if wanted in (dtypes.float32, dtypes.float64) and _is_computed(op.operands[0]) and not _is_of_product(op):
             yield op
 
 
 def _is_computed(value: SSAValue) -> bool:
     """Tell whether an op of the program has rounded the value: not one that comes from memory as it is."""
-    while True:
-        if isinstance(value, BlockArgument):
-            around = value.block.parent_op()
-            if not isinstance(around, GenericOp) or value.index >= len(around.inputs):
-                return False
-            value = around.inputs[value.index]
-        elif value.owner.name in _VIEWS:  # type: ignore[union-attr]
-            value = value.owner.operands[0]  # type: ignore[union-attr]
-        else:
-            return value.owner.name not in _STORED  # type: ignore[union-attr]
+    owner = origin(value).owner
+    return isinstance(owner, Operation) and owner.name not in _STORED
 
 
 def _is_of_product(op: Operation) -> bool:
@@ -72,7 +52,7 @@ def _is_of_product(op: Operation) -> bool:
 
 
 def _by_bits(op: Operation) -> SSAValue:
-    b, x, wanted = builder_before(op), op.operands[0], BY_BUILTIN[_element(op.results[0].type)]
+    b, x, wanted = builder_before(op), op.operands[0], BY_BUILTIN[element_type(op.results[0].type)]
 
     def widened(e: Element) -> Element:
         return (e.bits(dtypes.int16).to(dtypes.int32) << 16).bits(dtypes.float32).to(wanted)

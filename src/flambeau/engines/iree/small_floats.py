@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xdsl.dialects.builtin import AnyFloat, ModuleOp
-from xdsl.ir import Attribute, Operation
+from xdsl.ir import Operation
 
-from flambeau.engines.iree.rewriting import Rewrite, builder_before, dtype_of
+from flambeau.engines.iree.rewriting import Rewrite, builder_before, dtype_of, element_type
 from flambeau.ir.dtypes import BY_BUILTIN
 from flambeau.lowering.builder import Tensor
 from flambeau.lowering.element import Element
@@ -22,20 +22,16 @@ _LEAST = {"float8_e4m3fn": (-6, 3), "float8_e4m3fnuz": (-7, 3), "float8_e5m2": (
 _CONVERSIONS = ("arith.truncf", "stablehlo.convert", "tosa.cast")
 
 
-def _element(type_: Attribute) -> Attribute:
-    return getattr(type_, "element_type", type_)
-
-
 def _found(module: ModuleOp) -> Iterator[Operation]:
     for op in module.walk():
-        if op.name in _CONVERSIONS and isinstance(source := _element(op.operands[0].type), AnyFloat):
-            wanted = BY_BUILTIN.get(_element(op.results[0].type))
+        if op.name in _CONVERSIONS and isinstance(source := element_type(op.operands[0].type), AnyFloat):
+            wanted = BY_BUILTIN.get(element_type(op.results[0].type))
             if wanted is not None and wanted.name in _LEAST and source.bitwidth > 8:
                 yield op
 
 
 def _round_up(op: Operation) -> None:
-    exponent, digits = _LEAST[BY_BUILTIN[_element(op.results[0].type)].name]
+    exponent, digits = _LEAST[BY_BUILTIN[element_type(op.results[0].type)].name]
     least = 2.0**exponent
     halfway = least * (1 - 2.0 ** -(digits + 1))
 
