@@ -514,6 +514,81 @@ def an_alias_and_a_copy_of_one_tensor(p: bool, q: bool, n: int, a: Tensor, b: Te
     return a, b, c, d
 
 
+@program
+def a_list_made_in_a_branch_has_two_names(p: bool, q: bool, n: int, a: Tensor, b: Tensor):
+    if p:
+        x = [a + 1]
+        y = x
+    else:
+        x = [b * 2]
+        y = x
+    y[0] = b - 1
+    return x[0], y[0]
+
+
+@program
+def a_list_that_a_loop_makes_anew_or_not(p: bool, q: bool, n: int, a: Tensor, b: Tensor):
+    x = [a]
+    for _ in range(n):
+        x = [x[0] + b]
+    x[0] = x[0] * 2
+    return x[0]
+
+
+@torch.jit.script
+class Pair:
+    def __init__(self, x: Tensor, count: int) -> None:
+        self.x = x
+        self.count = count
+
+    def add(self, y: Tensor) -> None:
+        self.x = self.x + y
+        self.count += 1
+
+    def scaled(self) -> Tensor:
+        return self.x * self.count
+
+
+@torch.jit.script
+class Holder:
+    def __init__(self, pair: Pair) -> None:
+        self.pair = pair
+        self.last = pair
+
+    def renew(self, x: Tensor) -> Pair:
+        self.last = Pair(x, 7)
+        return self.last
+
+
+@program
+def objects_that_the_program_makes(p: bool, q: bool, n: int, a: Tensor, b: Tensor):
+    first = Pair(a, n)
+    for _ in range(n):
+        first.add(b)
+    holder = Holder(first)
+    new = holder.renew(b)
+    holder.pair.x[0] += 1
+    new.count = 3
+    pairs = [first, holder.last]
+    total = 0
+    for pair in pairs:
+        total += pair.count
+    return first.scaled(), holder.last.scaled(), total
+
+
+@program
+def objects_that_a_branch_makes(p: bool, q: bool, n: int, a: Tensor, b: Tensor):
+    if p:
+        pair = Pair(a, 1)
+        other = pair
+    else:
+        pair = Pair(b + 1, 2)
+        other = pair
+    if q:
+        other.add(a)
+    return pair.scaled(), other.count
+
+
 @pytest.mark.parametrize("function", PROGRAMS, ids=lambda f: f.__name__)
 def test_a_compiled_program_does_what_pytorch_does(function: Callable[..., Any]) -> None:
     """S15, S17, S82: whatever the flags and counts; the arguments are compared too."""
@@ -546,3 +621,34 @@ def test_what_nobody_can_tell_is_refused_with_the_lines() -> None:
     assert "may have been written through an alias" in str(error.value)
     assert "`d += 1`" in str(error.value)
     assert all(d.file == __file__ for d in error.value.diagnostics)
+
+
+def one_list_or_two(p: bool, q: bool, n: int, a: Tensor, b: Tensor):
+    x, y = [a], [b]
+    for _ in range(n):
+        x = [x[0] + 1]
+        y = x
+    y[0] = a
+    return x[0]
+
+
+def one_object_or_two(p: bool, q: bool, n: int, a: Tensor, b: Tensor):
+    if p:
+        x, y = Pair(a, 1), Pair(a, 1)
+    else:
+        x = Pair(b, 2)
+        y = x
+    y.add(a)
+    return x.x
+
+
+@pytest.mark.parametrize(
+    ("function", "reason"),
+    [
+        (one_list_or_two, "two variables name one list in a loop whose trip count is not known"),
+        (one_object_or_two, "two variables name one container after one branch, and two after the other"),
+    ],
+)
+def test_containers_that_are_one_on_some_paths_are_refused(function: Callable[..., Any], reason: str) -> None:
+    with pytest.raises(CompileError, match=reason):
+        torchscript.compile(function, (True, True, 1, torch.zeros(2, 3), torch.zeros(2, 3)), "torch")

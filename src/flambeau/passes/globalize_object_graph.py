@@ -3,7 +3,8 @@
 Note [One function for each tuple of objects]. A method works on whatever object it is called on. Once objects are gone
 it works on slots, and which slots depends on the object. So a function is copied for each distinct tuple of objects
 that it is called with, beginning with the methods of the root object. In a copy every value that is an object is known,
-and an attribute of it is either another known object or a slot.
+and an attribute of it is either another known object or a slot. Objects that functions make themselves stay values,
+which whoever inlines the functions can follow.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from flambeau.diagnostics import CompileError, Diagnostic, Unsupported, diagnostic_for
 from flambeau.dialects.torch.ops import (
     ClassTypeOp,
-    CreateObjectOp,
     GetAttrOp,
     GlobalSlotGetOp,
     GlobalSlotModuleInitializerOp,
@@ -272,7 +272,7 @@ class _Functions:
         calls = self._calls.setdefault(key, {})
         copy = _Copy(self, source, key[1], calls)
         try:
-            copy.check_border()
+            copy.check_border(is_private)
         except Unsupported as e:
             self.problems.append(Diagnostic(STAGE, e.reason, location=source.location, hint=e.hint))
             return
@@ -305,16 +305,17 @@ class _Copy:
         self.objects: dict[SSAValue, Object] = {}
         self.problems: list[Diagnostic] = []
 
-    def check_border(self) -> None:
+    def check_border(self, is_private: bool) -> None:
+        """Refuse objects that cross the border of the program; between its functions go those that it makes itself."""
         name, type_ = self.source.sym_name.data, self.source.function_type
         for i, (given, input_type) in enumerate(zip(self.arguments, type_.inputs.data, strict=True)):
-            if given is None and holds_object(input_type):
+            if not is_private and given is None and holds_object(input_type):
                 raise Unsupported(
                     f"argument {i} of @{name} is a {input_type}, and whoever calls it from outside could pass any",
                     "Objects can be passed only between the program's own functions.",
                 )
         for output in type_.outputs.data:
-            if holds_object(output):
+            if not is_private and holds_object(output):
                 raise Unsupported(
                     f"@{name} returns a {output}: which object that is, is known only when it runs",
                     "Return what is needed of the object, not the object.",
@@ -362,14 +363,14 @@ class _Copy:
 
     def _op(self, op: Operation) -> Iterator[Operation]:
         match op:
-            case GetAttrOp():
-                found = self._receiver(op)
+            case GetAttrOp() if op.receiver in self.objects:
+                found = self.objects[op.receiver]
                 if op.member in found.parts:
                     self.objects[op.results[0]] = found.parts[op.member]
                     return
                 yield self._made(op, GlobalSlotGetOp.build(self._slot(found, op.member), op.results[0].type))
-            case SetAttrOp():
-                found = self._receiver(op)
+            case SetAttrOp() if op.receiver in self.objects:
+                found = self.objects[op.receiver]
                 if op.member in found.parts:
                     raise Unsupported(
                         f"the attribute '{op.member}' of {found} is an object, and is replaced by another",
@@ -381,15 +382,10 @@ class _Copy:
                 yield self._made(op, GlobalSlotSetOp.build(slot, self.values.get(op.value, op.value)))
             case func.CallOp():
                 yield self._made(op, self._call(op))
-            case CreateObjectOp():
-                raise Unsupported(
-                    f"a {op.results[0].type} is made while the program runs",
-                    "Make objects in __init__, or use tuples and dictionaries.",
-                )
             case _:
                 for operand in op.operands:
-                    if operand in self.objects or holds_object(operand.type):
-                        raise Unsupported(self._escape(op, operand), _ESCAPE_HINT)
+                    if operand in self.objects:
+                        raise Unsupported(self._escape(op, self.objects[operand]), _ESCAPE_HINT)
                 if op.regions:
                     yield self._structured(op)
                 else:
@@ -411,14 +407,6 @@ class _Copy:
             self.values[result] = new_result
         return new
 
-    def _receiver(self, op: GetAttrOp | SetAttrOp) -> Object:
-        found = self.objects.get(op.receiver)
-        if found is None:
-            raise Unsupported(
-                f"the attribute '{op.member}' is of a {op.receiver.type}, and which object that is, is not known"
-            )
-        return found
-
     @staticmethod
     def _slot(found: Object, member: str) -> str:
         if member not in found.slots:
@@ -433,27 +421,20 @@ class _Copy:
         if len(source.function_type.inputs.data) != len(op.operands):
             wanted = len(source.function_type.inputs.data)
             raise Unsupported(f"@{name} takes {wanted} arguments, got {len(op.operands)}")
-        objects: list[Object | None] = []
-        for operand in op.operands:
-            found = self.objects.get(operand)
-            if found is None and holds_object(operand.type):
-                raise Unsupported(self._escape(op, operand), _ESCAPE_HINT)
-            objects.append(found)
+        objects = [self.objects.get(operand) for operand in op.operands]
         key = (name, tuple(objects))
         self.calls[key] = None
         arguments = [self.values.get(o, o) for o, found in zip(op.operands, objects, strict=True) if found is None]
         return func.CallOp(self.owner.name_of(key), arguments, op.result_types)
 
-    def _escape(self, op: Operation, operand: SSAValue) -> str:
-        found = self.objects.get(operand)
-        what = str(found) if found is not None else f"an object ({operand.type})"
+    def _escape(self, op: Operation, found: Object) -> str:
         if isinstance(op, func.ReturnOp):
-            return f"{what} is returned: which object a call gives must be known before the program runs"
+            return f"{found} is returned: which object a call gives must be known before the program runs"
         if isinstance(op, IfYieldOp):
-            return f"{what} is chosen by an if: which object is meant must be known before the program runs"
+            return f"{found} is chosen by an if: which object is meant must be known before the program runs"
         if isinstance(op, LoopOp):
-            return f"{what} changes in a loop: which object is meant must be known before the program runs"
-        return f"{what} is used as a value"
+            return f"{found} changes in a loop: which object is meant must be known before the program runs"
+        return f"{found} is used as a value"
 
 
 _ESCAPE_HINT = "Call the object's methods and use its attributes directly."

@@ -123,8 +123,8 @@ class Statements(Containers):
         for value, before in kept:
             vars(value).update(before)
 
-    def bind_list_in_branch(self) -> None:
-        """Bind one of two lists, by a condition."""
+    def two_lists(self) -> tuple[str, str, List, List]:
+        """Pick two variables that are lists of as many tensors, of one shape."""
         lists = self.variables(List)
         pairs = [
             (a, b, x, y)
@@ -134,7 +134,36 @@ class Statements(Containers):
         ]
         if not pairs:
             raise Dead
-        a, b, x, y = self.pick(pairs)
+        return self.pick(pairs)
+
+    def rebind_lists(self) -> None:
+        """Let two variables name other lists, or one, which in a loop or a branch happens or does not."""
+        a, b, x, y = self.two_lists()
+        merged = self.both(x, y, x.length)
+        kind = self.pick(["other", "new", "both"])
+        if kind == "other":
+            self.emit(f"{a} = {b}")
+        else:
+            texts = []
+            for _ in range(x.length):
+                text, new = self.like(x.element)
+                if not new.is_writable:
+                    raise Dead
+                self.grow(merged, new)
+                texts.append(text)
+            if not texts:
+                raise Dead
+            self.emit(f"{a} = [{', '.join(texts)}]")
+            if kind == "both":
+                self.emit(f"{b} = {a}")
+        x.is_fixed = y.is_fixed = merged.is_fixed = True
+        x.element = y.element = merged.element
+        for block in self.blocks:
+            block.scope.update({name: merged for name in (a, b) if name in block.scope})
+
+    def bind_list_in_branch(self) -> None:
+        """Bind one of two lists, by a condition."""
+        a, b, x, y = self.two_lists()
         test, _, _ = self.condition()
         name = self.name("l")
         self.emit(f"{name} = {a}")
@@ -288,6 +317,6 @@ _STATEMENTS: list[tuple[int, Callable[[Statements], None]]] = [
     (2, Statements.unpack_tuple), (4, Statements.new_list), (3, Statements.new_parts), (5, Statements.change_list),
     (2, Statements.join_list), (2, Statements.new_dict), (2, Statements.change_dict), (1, Statements.loop_over_dict),
     (2, Statements.new_optional), (2, Statements.set_optional), (2, Statements.test_optional),
-    (10, Statements.branch), (1, Statements.bind_list_in_branch), (3, Statements.early_return), (9, Statements.loop),
-    (2, Statements.growing_loop),
+    (10, Statements.branch), (1, Statements.bind_list_in_branch), (2, Statements.rebind_lists),
+    (3, Statements.early_return), (9, Statements.loop), (2, Statements.growing_loop),
 ]  # fmt: skip

@@ -7,7 +7,7 @@ different afterwards becomes a result of the op, beside the results that the pro
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -20,7 +20,19 @@ from flambeau.passes.evaluate.joins import has_no_effect, is_outside, like, same
 from flambeau.passes.evaluate.operands import fit_or_placeholder, materialize, negated
 from flambeau.passes.evaluate.state import Evaluation, Raised
 from flambeau.passes.evaluate.storages import is_contiguous, link_storages, reach
-from flambeau.passes.evaluate.values import SERIAL, Cell, Known, List, Maybe, Storage, Tuple, Uninitialized, View
+from flambeau.passes.evaluate.values import (
+    SERIAL,
+    Cell,
+    Dict,
+    Known,
+    List,
+    Maybe,
+    Object,
+    Storage,
+    Tuple,
+    Uninitialized,
+    View,
+)
 from flambeau.passes.evaluate.walk import walk
 
 
@@ -58,6 +70,8 @@ class Merge:
     storages: dict[tuple[Storage, Storage], View] = field(default_factory=dict)
     views: list[tuple[View, Any, Any]] = field(default_factory=list)
     """Merged tensors with the two that they came from."""
+    containers: dict[tuple[Any, Any], Cell] = field(default_factory=dict)
+    """Merged lists, dictionaries and objects, by the two that they came from."""
 
     def hole(self, left: Any, right: Any) -> Hole:
         hole = Hole(left, right, len(self.holes))
@@ -150,16 +164,26 @@ def merged(e: Evaluation, a: Any, b: Any, merge: Merge) -> Any:
         return Maybe(merged(e, a.flag, b.flag, merge), merged(e, a.value, b.value, merge))
     if isinstance(a, Tuple) and isinstance(b, Tuple) and len(a.items) == len(b.items):
         return Tuple(tuple(merged(e, x, y, merge) for x, y in zip(a.items, b.items, strict=True)))
-    if isinstance(a, List) and isinstance(b, List):
-        content = merged_content(e, a, merge.then.get(a, "content"), merge.other.get(b, "content"), merge)
-        either = List(content, e.depth, element_type=a.element_type)
-        for old in (a, b):
-            if old.depth <= e.depth:
-                link_storages(e, either, old)
-        return either
     if isinstance(a, Cell) or isinstance(b, Cell):
-        raise Unsupported("the two branches give containers that do not fit together")
+        return merged_container(e, a, b, merge)
     return merge.hole(a, b)
+
+
+def merged_container(e: Evaluation, a: Any, b: Any, merge: Merge) -> Cell:
+    """Join two lists, dictionaries or objects into one that is either; two names for both are two names for it."""
+    if (a, b) in merge.containers:
+        return merge.containers[a, b]
+    before = [old for old in (a, b) if isinstance(old, Cell) and old.depth <= e.depth]
+    if type(a) is not type(b) or (before and not isinstance(a, List)):
+        raise Unsupported("the two branches give containers that do not fit together")
+    if any(a is x or b is y for x, y in merge.containers):
+        raise Unsupported("two variables name one container after one branch, and two after the other")
+    either: Cell = replace(a, content=(), depth=e.depth, links=(), stale=None, born=next(SERIAL))
+    merge.containers[a, b] = either
+    either.content = merged_content(e, a, merge.then.get(a, "content"), merge.other.get(b, "content"), merge)
+    for old in before:
+        link_storages(e, either, old)
+    return either
 
 
 def merged_content(e: Evaluation, cell: Cell, a: Any, b: Any, merge: Merge) -> Any:
@@ -173,7 +197,8 @@ def merged_content(e: Evaluation, cell: Cell, a: Any, b: Any, merge: Merge) -> A
     if isinstance(cell, List):
         return tuple(merged(e, x, y, merge) for x, y in zip(a, b, strict=True))
     if [k for k, _ in a] != [k for k, _ in b]:
-        raise Unsupported("a dictionary has other keys after one branch than after the other")
+        what = "a dictionary has other keys" if isinstance(cell, Dict) else "an object has other attributes"
+        raise Unsupported(f"{what} after one branch than after the other")
     return tuple((k, merged(e, x, y, merge)) for (k, x), (_, y) in zip(a, b, strict=True))
 
 
@@ -229,7 +254,7 @@ def filled(e: Evaluation, value: Any, results: Sequence[SSAValue]) -> Any:
         return Maybe(filled(e, value.flag, results), filled(e, value.value, results))
     if isinstance(value, View) and isinstance(value.storage.content, Hole):
         value.storage.content = results[value.storage.content.index]
-    if isinstance(value, List) and value.depth == e.depth:
+    if isinstance(value, List | Dict | Object) and value.depth == e.depth:
         value.content = filled_content(e, value.content, results)
     return value
 

@@ -227,7 +227,9 @@ class Loop:
             return Tuple(tuple(self.assumed(v, (*path, i), make, slots, made) for i, v in enumerate(value.items)))
         if isinstance(value, List) and path in self.rebound:
             items = tuple(self.assumed(v, (*path, i), make, slots, made) for i, v in enumerate(value.content))
-            return List(items, e.depth, element_type=value.element_type)
+            new_list = List(items, e.depth, element_type=value.element_type)
+            link_storages(e, new_list, value)  # which it is, as long as no iteration has run
+            return new_list
         return value
 
     def assumed_content(self, cell: Cell, make: Any, slots: Any, made: dict[Path, Storage]) -> Any:
@@ -241,6 +243,7 @@ class Loop:
         """Find out what an iteration changed that was assumed to stay."""
         e = self.e
         self.holders: dict[Storage, Path] = {}
+        self.lists: dict[List, Path] = {}
         for i, now in enumerate(nexts):
             init = self.inits[i]
             if e.features.containers:
@@ -299,13 +302,21 @@ class Loop:
             for i, (a, b) in enumerate(zip(before.items, now.items, strict=True)):
                 self.compare(a, b, (*path, i))
         elif isinstance(before, List) and isinstance(now, List) and len(before.content) == len(now.content):
-            if path not in self.rebound:
-                self.rebound.add(path)
-                self.grown = True
+            self.rebind(path, before, now)
             for i, (a, b) in enumerate(zip(before.content, now.content, strict=True)):
                 self.compare(a, b, (*path, i))
         else:
             self.widen(path, self.type_of(before), now)
+
+    def rebind(self, path: Path, before: List, now: List) -> None:
+        """Remember that a place holds another list in each iteration; Unsupported where that one has other names."""
+        if now.depth < self.e.depth or any(self.lists.setdefault(x, path) != path for x in (before, now)):
+            raise Unsupported(
+                "two variables name one list in a loop whose trip count is not known", "Copy it: list(l)."
+            )
+        if path not in self.rebound:
+            self.rebound.add(path)
+            self.grown = True
 
     def check_dense(self, path: Path, now: View) -> None:
         if path not in self.scattered and not is_contiguous(self.e, now):

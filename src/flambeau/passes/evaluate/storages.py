@@ -128,7 +128,7 @@ def follow(e: Evaluation, written: Cell, link: Link, path: tuple[Cell, ...]) -> 
     """Do to one side of a link what was done to the other."""
     other, view = link.other, link.view
     if link.condition is None or view is None or not isinstance(written, Storage):
-        spoil(e, other, Stale(e.t.location, link.location))
+        spoil(e, other, Stale(e.t.location, link.location), path)
         return
     if view.storage is written:
         new = choose(e, link.condition, lambda: read(e, View(view.storage, view.steps)), other.content)
@@ -138,12 +138,15 @@ def follow(e: Evaluation, written: Cell, link: Link, path: tuple[Cell, ...]) -> 
     set_content(e, other, new, path)
 
 
-def spoil(e: Evaluation, cell: Cell, why: Stale) -> None:
-    """Mark a cell, and all cells that may be the same, as stale: nobody may read them any more."""
-    if cell.stale is None:
+def spoil(e: Evaluation, cell: Cell, why: Stale, written: tuple[Cell, ...]) -> None:
+    """Mark a cell, and all cells that may be the same, as stale: nobody may read them any more.
+
+    Not those that were `written`, whose contents are known.
+    """
+    if cell.stale is None and cell not in written:
         e.heap.set(cell, "stale", why)
         for link in cell.links:
-            spoil(e, link.other, why)
+            spoil(e, link.other, why, written)
 
 
 def choose(e: Evaluation, flag: SSAValue, compute: Callable[[], SSAValue], otherwise: SSAValue) -> SSAValue:
