@@ -344,7 +344,7 @@ def test_tensors_of_lists() -> None:
 # --- Numbers and strings ---
 
 VALUES: dict[str, tuple[Any, ...]] = {
-    "int": (7, -3, 1),  # a remainder by zero ends the process in PyTorch
+    "int": (7, -3, 1, -1),  # a remainder by zero ends the process in PyTorch
     "float": (2.5, -1.5, 0.5, 1.0),
     "bool": (True, False),
     "str": ("12", "2"),
@@ -389,15 +389,19 @@ def test_rules_of_numbers_compute_what_torchscript_computes(name: str) -> None:
     for args in itertools.product(*(_values(a) for a in schema.arguments)):
         if "shift" in name and args[1] < 0:
             continue  # C++ leaves open what this is
+        if base in ("center", "ljust", "rjust", "zfill") and args[1] < 0:
+            continue  # PyTorch takes it for a very large width
         try:
             expected = op(*args)
-        except (RuntimeError, ValueError):
+        except (IndexError, RuntimeError, ValueError):
             with pytest.raises(InferenceError):
                 rule(*args)
             continue
         try:
             result = rule(*args)
-        except InferenceError:
+        except InferenceError as refused:
+            if "there TorchScript does not do what Python does" in str(refused):
+                continue
             # Python refuses where C++ gives a value that is no number.
             assert isinstance(expected, float)
             assert not math.isfinite(expected), args

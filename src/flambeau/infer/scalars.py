@@ -32,6 +32,23 @@ def _extreme(function: Callable[..., Any]) -> Callable[..., Any]:
     return apply
 
 
+def _between(name: str) -> Callable[..., Any]:
+    """Make a method of strings look at a part: TorchScript counts the end of one from behind the last character."""
+
+    def apply(text: str, part: str, start: int, end: int) -> Any:
+        first, last = (n if n >= 0 else n + len(text) + by for n, by in ((start, 0), (end, 1)))
+        if not 0 <= first <= last <= len(text) or (name == "count" and last < len(text)):
+            raise ValueError("there TorchScript does not do what Python does")
+        return getattr(text, name)(part, first, last)
+
+    return apply
+
+
+def _in_list_or_string(name: str) -> Callable[..., Any]:
+    """Make a method that lists and strings have."""
+    return lambda values, *rest: (_between(name) if rest[1:] else getattr(list, name))(values, *rest)
+
+
 PYTHON: dict[str, Callable[..., Any]] = {
     "aten.add": operator.add, "aten.sub": operator.sub, "aten.mul": operator.mul, "aten.div": operator.truediv,
     "aten.floordiv": operator.floordiv, "aten.remainder": operator.mod, "aten.fmod": math.fmod,
@@ -53,11 +70,21 @@ PYTHON: dict[str, Callable[..., Any]] = {
     "aten.ldexp": math.ldexp, "aten.factorial": math.factorial, "aten.gcd": math.gcd,
     "aten.isnan": math.isnan, "aten.isinf": math.isinf, "aten.isfinite": math.isfinite,
     "aten.angle": lambda x: x if x != x else math.pi if x < 0 else 0.0, "aten.divmod": divmod,
-    "aten.frexp": math.frexp, "aten.modf": math.modf, "aten.count": list.count, "aten.index": list.index,
+    "aten.frexp": math.frexp, "aten.modf": math.modf, "aten.count": _in_list_or_string("count"),
+    "aten.index": _in_list_or_string("index"),
     "aten.__contains__": operator.contains, "aten.__range_length": lambda lo, hi, step: len(range(lo, hi, step)),
     "aten.__derive_index": lambda index, start, step: start + index * step,
-    "aten.len": len, "aten.join": str.join,
-    "aten.upper": str.upper, "aten.lower": str.lower, "aten.strip": str.strip, "aten.replace": str.replace,
+    "aten.len": len, "aten.join": str.join, "aten.ord": ord, "aten.__getitem__": operator.getitem,
+    "prim.StringIndex": operator.getitem, "aten.slice": lambda s, start, end, step: s[start:end:step],
+    **{
+        f"aten.{name}": getattr(str, name)
+        for name in (
+            "capitalize", "center", "expandtabs", "isalnum", "isalpha", "isdecimal", "isdigit", "isidentifier",
+            "islower", "isnumeric", "isprintable", "isspace", "istitle", "isupper", "ljust", "lower", "lstrip",
+            "replace", "rjust", "rstrip", "strip", "swapcase", "title", "upper", "zfill",
+        )
+    },
+    **{f"aten.{name}": _between(name) for name in ("endswith", "find", "rfind", "rindex", "startswith")},
 }  # fmt: skip
 """Operators to what they do to Python values. An operator's overloads on numbers and strings differ in types alone."""
 
@@ -67,13 +94,13 @@ KINDS: dict[str, type] = {"int": int, "float": float, "bool": bool, "str": str, 
 
 def evaluate(function: Callable[..., Any], kind: type, args: tuple[Any, ...]) -> Any:
     """Apply a function to Python values, and convert the result to the kind that the schema promises."""
-    if not known(*args):
+    if not known(*(a for a in args if a is not None)):
         return Unknown(kind if kind is not object else _kind_of(function, args))
     try:
         result = function(*args)
         if kind is not object:
             result = kind(result)
-    except (ArithmeticError, ValueError, TypeError) as e:
+    except (ArithmeticError, LookupError, TypeError, ValueError) as e:
         spelt = ", ".join(map(repr, args))
         raise InferenceError(f"cannot compute this for {spelt}: {e}") from e
     if isinstance(result, int) and not dtypes.int64.min <= result <= dtypes.int64.max:
@@ -95,8 +122,6 @@ def _kind_of(function: Callable[..., Any], args: tuple[Any, ...]) -> type:
 def _is_scalar(schema: Schema) -> bool:
     if schema.is_mutable or schema.is_vararg or not schema.returns or any(r.type.is_list for r in schema.returns):
         return False
-    if schema.name in ("aten.count", "aten.index.str"):
-        return False  # of a part of a string, whose bounds are not Python's
     return all(a.type.base in KINDS for a in (*schema.arguments, *schema.returns))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -57,12 +58,16 @@ class ValueImporter:
             return self.emitter.constant(Device(str(value)))
         if value is None or isinstance(value, (bool, int, float, str)):
             return self.emitter.constant(value)
+        if isinstance(value, Enum):
+            place = list(type(value)).index(value)
+            parts = [self.emitter.constant(part) for part in (place, value.name, value.value)]
+            return self.emitter.value(ops.TupleConstructOp, parts, type_of(type_))
         if isinstance(value, complex):
             raise Unsupported("a complex number is not imported", "Use a complex tensor instead.")
         if type_.kind() not in _CONTAINERS:
             raise Unsupported(f"a value of type {type_.annotation_str} is not imported")
-        op_class, parts = _CONTAINERS[type_.kind()]
-        elements = [self.value(v, t, f"{name}.{key}", inline) for key, v, t in parts(value, type_)]
+        op_class, parts_of = _CONTAINERS[type_.kind()]
+        elements = [self.value(v, t, f"{name}.{key}", inline) for key, v, t in parts_of(value, type_)]
         return self.emitter.value(op_class, elements, type_of(type_))
 
     def literal(self, value: torch.Tensor, name: str, inline: bool) -> SSAValue:
@@ -174,7 +179,11 @@ class ScriptImporter(ValueImporter):
             op.attributes.update({name: _attribute(node, name) for name in node.attributeNames()})
             self.emitter.insert(op)
             return op.results
-        return self.emitter.op(declaration.split("(", 1)[0].replace("::", "."), operands, results)
+        overload = declaration.split("(", 1)[0].replace("::", ".")
+        if overload.endswith(".enum"):
+            places = [self.emitter.op("prim.TupleIndex", (x, self.emitter.constant(0)), (INT,))[0] for x in operands]
+            return self.emitter.op(overload.replace(".enum", ".int"), places, results)
+        return self.emitter.op(overload, operands, results)
 
     def constant(self, node: Any) -> Sequence[SSAValue] | None:
         type_ = node.output().type()
@@ -210,6 +219,11 @@ class ScriptImporter(ValueImporter):
         op_class = ops.GetAttrOp if node.kind() == "prim::GetAttr" else ops.SetAttrOp
         return self.emitter.emit(op_class, operands, _result_types(node), {"name": StringAttr(name)}).results
 
+    def part_of_member(self, node: Any) -> Sequence[SSAValue]:
+        """Import `prim::EnumName` and `prim::EnumValue` as the second and the third part of a tuple."""
+        index = self.emitter.constant(1 + (node.kind() == "prim::EnumValue"))
+        return self.emitter.op("prim.TupleIndex", (*self.operands(node.inputs()), index), _result_types(node))
+
     def call(self, node: Any) -> Sequence[SSAValue]:
         callee = self.program.callee(node)
         operands = self.fit_all([v for v in node.inputs() if v.type().kind() != "FunctionType"], callee.inputs)
@@ -239,6 +253,8 @@ _RULES: Mapping[str, Callable[[ScriptImporter, Any], Sequence[SSAValue] | None]]
     "prim::CreateObject": _as_is(ops.CreateObjectOp),
     "prim::DictConstruct": ScriptImporter.dictionary,
     "prim::Enter": _as_is(EnterOp),
+    "prim::EnumName": ScriptImporter.part_of_member,
+    "prim::EnumValue": ScriptImporter.part_of_member,
     "prim::GetAttr": ScriptImporter.member,
     "prim::If": ScriptImporter.branch,
     "prim::ListConstruct": _as_is(ops.ListConstructOp),

@@ -27,6 +27,8 @@ def _class(type_: Any) -> Attribute:
 
 _COMPOSED: dict[str, Callable[[Any], Attribute]] = {
     "ClassType": _class,
+    # A member of an enumeration is its place there, its name and its value.
+    "EnumType": lambda t: dialect.tuple_of([dialect.INT, dialect.STR, *map(type_of, t.containedTypes())]),
     "DictType": lambda t: dialect.dict_of(type_of(t.getKeyType()), type_of(t.getValueType())),
     "ListType": lambda t: dialect.list_of(type_of(t.getElementType())),
     "OptionalType": lambda t: dialect.optional_of(type_of(t.getElementType())),
@@ -36,7 +38,6 @@ _COMPOSED: dict[str, Callable[[Any], Attribute]] = {
 
 _HINTS = {
     "ComplexType": "Keep complex numbers in tensors.",
-    "EnumType": "Use an int or a string instead of the enum.",
     "FunctionType": "Call the function where it is named, instead of passing it around.",
     "InterfaceType": "Use the module's own class instead of an interface.",
 }

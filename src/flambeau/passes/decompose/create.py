@@ -1,4 +1,4 @@
-"""Tensors made of numbers alone: windows, frequencies and ranges, computed here and carried as constants."""
+"""Tensors made of numbers alone: windows, frequencies, ranges and lists, computed here and carried as constants."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from xdsl.ir import SSAValue
 
 from flambeau.diagnostics import Unsupported
 from flambeau.dialects.torch.emitter import dense
+from flambeau.dialects.torch.types import BOOL, FLOAT, INT
 from flambeau.infer.builder import TorchBuilder
 from flambeau.ir import dtypes
 from flambeau.ir.dtypes import BY_CODE
@@ -100,3 +101,36 @@ def range_by_steps(t: TorchBuilder, start: Any, end: Any, step: Any, code: int |
     if step == 0 or (end - start) * step < 0:
         raise Unsupported(f"a range from {start} to {end} by steps of {step}, which do not lead there")
     return _constant(t, start + step * np.arange(math.floor((end - start) / step) + 1), code)
+
+
+# --- Numbers of the program ---
+
+
+@decomposition("aten.tensor")
+def tensor_of_list(t: TorchBuilder, data: list[Any], code: int | None, *_: Any) -> SSAValue:
+    """Make a tensor of numbers in nested lists: a constant, or a stack of those that only the run time knows."""
+    shape, numbers = _flat(data)
+    if code is None:
+        code = {float: dtypes.float32, int: dtypes.int64, bool: dtypes.bool_}[_kind(numbers)].code
+    if not any(isinstance(n, SSAValue) for n in numbers):
+        return _constant(t, np.array(numbers).reshape(shape), code)
+    parts = [t.scalar_tensor(n, dtype=BY_CODE[code]) for n in numbers]
+    return t.view(t.stack(parts), shape)
+
+
+def _flat(data: Any) -> tuple[list[int], list[Any]]:
+    """List the numbers in nested lists, with the sizes of the lists."""
+    if not isinstance(data, list):
+        return [], [data]
+    parts = [_flat(d) for d in data]
+    if any(shape != parts[0][0] for shape, _ in parts):
+        raise Unsupported("a tensor of nested lists that have other lengths than their neighbours")
+    return [len(parts), *(parts[0][0] if parts else ())], [n for _, numbers in parts for n in numbers]
+
+
+def _kind(numbers: list[Any]) -> type:
+    """Find the type of the first number, which decides as in TorchScript; a list without any is one of floats."""
+    if not numbers:
+        return float
+    first = numbers[0]
+    return {FLOAT: float, INT: int, BOOL: bool}[first.type] if isinstance(first, SSAValue) else type(first)

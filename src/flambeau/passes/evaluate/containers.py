@@ -200,6 +200,8 @@ def _computed(names: tuple[str, ...], compute: Callable[..., Any]) -> None:
             answer = compute(*arguments)
         except (ValueError, ArithmeticError, LookupError) as error:
             raise Raised(op, str(error)) from error
+        if len(op.results) > 1:
+            return [known(e, a, r.type) for a, r in zip(answer, op.results, strict=True)]
         return known(e, answer, op.results[0].type)
 
 
@@ -217,14 +219,14 @@ for _kind in ("int", "float", "bool", "str"):
         _computed((f"prim.max.self_{_kind}",), max)
         _computed((f"prim.min.self_{_kind}",), min)
 
-_computed(("aten.len.str",), len)
-_computed(("aten.add.str",), lambda a, b: a + b)
-_computed(("aten.eq.str",), lambda a, b: a == b)
-_computed(("aten.ne.str",), lambda a, b: a != b)
-_computed(("aten.lower",), str.lower)
-_computed(("aten.upper",), str.upper)
-_computed(("aten.join",), lambda a, b: a.join(b))
-_computed(("aten.startswith",), lambda a, b, start, end: a.startswith(b, start, end if end != -1 else None))
+_computed(("aten.join",), str.join)
+_computed(("aten.split.str",), lambda text, separator, most: text.split(separator, most))
+_computed(("aten.rsplit",), lambda text, separator, most: text.rsplit(separator, most))
+_computed(("aten.splitlines",), str.splitlines)
+_computed(("aten.list",), list)
+_computed(("aten.partition",), lambda text, separator: list(text.partition(separator)))
+_computed(("aten.rpartition",), lambda text, separator: list(text.rpartition(separator)))
+_computed(("aten.percentFormat",), lambda text, *values: text % (values if len(values) > 1 else values[0]))
 _computed(("aten.format",), lambda a, *rest: a.format(*rest))
 _computed(("aten.str",), str)
 
