@@ -27,7 +27,9 @@ os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--all-targets", action="store_true", help="run the lowering tests for every target, not a sample")
+    parser.addoption(
+        "--all-targets", action="store_true", help="run the lowering tests for every target, and those marked `wide`"
+    )
     parser.addoption(
         "--full-models", action="store_true", help="run the model zoo on every target and at its published sizes too"
     )
@@ -40,6 +42,7 @@ def pytest_configure(config: pytest.Config) -> None:
     for marker in (
         "full_models: the model zoo on every target and at its published sizes; runs with --full-models",
         "engine: compiles with IREE; does not run with --unit",
+        "wide: one more combination of what others test, at some cost; runs with --all-targets",
         "long(sample=0): takes seconds; of its sets of parameters, so many run with --unit",
     ):
         config.addinivalue_line("markers", marker)
@@ -55,7 +58,9 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     # The longest files come first, so that at the end no worker waits for another.
     items.sort(key=lambda item: not item.nodeid.startswith(_LONGEST))
-    left_out = set() if config.getoption("--full-models") else {i for i in items if i.get_closest_marker("full_models")}
+    wanted = {"full_models": "--full-models", "wide": "--all-targets"}
+    unwanted = [mark for mark, option in wanted.items() if not config.getoption(option)]
+    left_out = {item for item in items if any(map(item.get_closest_marker, unwanted))}
     if config.getoption("--unit"):
         left_out |= {item for item in items if item.get_closest_marker("engine")}
         left_out |= _beyond_sample([item for item in items if item not in left_out])

@@ -110,7 +110,10 @@ def assert_same_state(ours: nn.Module, reference: nn.Module, tolerance: float = 
     ("name", "optimizer", "target"),
     [
         *((name, kind, "linalg-on-tensors") for name, kind in zip(MODELS, itertools.cycle(OPTIMIZERS))),
-        *((name, "adamw", "stablehlo") for name in MODELS),
+        *(
+            pytest.param(name, "adamw", "stablehlo", marks=() if name in ("cnn", "lstm") else pytest.mark.wide)
+            for name in MODELS
+        ),
     ],
 )  # fmt: skip
 def test_twenty_steps_are_those_of_eager(name: str, optimizer: str, target: str) -> None:

@@ -254,7 +254,7 @@ ENTRIES = (
     "unique",
 )  # fmt: skip
 """The entries of PyTorch's op database that have a sample with an op of the dialect, in f32."""
-ENOUGH = 6
+ENOUGH = 3
 """So many samples of an entry are enough for each run."""
 
 

@@ -10,7 +10,7 @@ from lowering.linalg.expected_failures import LINALG_ONLY, expected_failure
 
 TARGETS = ("linalg-on-tensors", "stablehlo", "tosa")
 ONE_OF = 10
-"""Of the tests for other targets, one of so many runs without --all-targets."""
+"""Of the tests for other targets, one of so many runs without --all-targets, and none of those marked `long`."""
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
@@ -29,6 +29,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def _is_chosen(metafunc: pytest.Metafunc, name: str, target: str) -> bool:
     if metafunc.config.getoption("--all-targets"):
         return True
+    if metafunc.definition.get_closest_marker("long"):
+        return False
     return zlib.crc32(f"{target}:{name}".encode()) % ONE_OF == 0
 
 

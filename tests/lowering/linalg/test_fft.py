@@ -59,10 +59,19 @@ def signal(name: str) -> torch.Tensor:
     return torch.randn(3, 4, 5, dtype=torch.float32 if name in ("rfft", "ihfft") else torch.complex64)
 
 
+SAMPLE = {("fft", False), ("ifft", True), ("rfft", True), ("ihfft", False), ("irfft", False), ("hfft", True)}
+
+
 @pytest.mark.engine
 @pytest.mark.long
-@pytest.mark.parametrize("dynamic", [False, True])
-@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize(
+    ("name", "dynamic"),
+    [
+        pytest.param(name, dynamic, marks=() if (name, dynamic) in SAMPLE else pytest.mark.wide)
+        for name in FUNCTIONS
+        for dynamic in (False, True)
+    ],
+)
 def test_functions_at_lengths_known_and_unknown(name: str, dynamic: bool) -> None:
     """Along one dim and along several, cut off and filled up, with each normalization; of real numbers too."""
     one, many, two = (getattr(torch.fft, name + suffix) for suffix in ("", "n", "2"))
