@@ -43,6 +43,7 @@ from flambeau.ir.conversion import Conversion, RuleTable
 from flambeau.ir.dtypes import BY_TORCH_TYPE, INT64_MAX, DType
 from flambeau.ir.plugins import over
 from flambeau.lowering.builder import INDEX, LoweringBuilder, RuleContext, Size, Tensor, static, tensor_type
+from flambeau.lowering.mixed import CONVERSIONS, is_builtin, lower_mixed
 from flambeau.lowering.scalars import SCALAR_RULES, as_float
 from flambeau.lowering.whole.rules import layered
 from flambeau.passes.decompose import legalize
@@ -80,7 +81,7 @@ class Lowering(Conversion):
 
     def convert_function(self, function: func.FuncOp) -> func.FuncOp:
         old = function.body.block
-        inputs = [convert_type(a.type) for a in old.args]
+        inputs = [_argument_type(a) for a in old.args]
         block = Block(arg_types=inputs)
         b = self.builder = self.make_builder(block)
         b.rules = self.rules
@@ -128,10 +129,10 @@ class Lowering(Conversion):
             b.guard(self.values[op.operands[0]], op.properties["message"].data)  # type: ignore[attr-defined]
         elif isinstance(op, func.ReturnOp):
             b.emit(func.ReturnOp, [self._returned(v) for v in op.operands])
-        elif isinstance(op, TorchOp):
+        elif isinstance(op, TorchOp) and not isinstance(op, CONVERSIONS):
             self._apply(op)
         else:
-            raise Unsupported(f"{op.name} is not part of the backend contract")
+            self._record_all(op, lower_mixed(b, op, self.values))
 
     def _apply(self, op: TorchOp) -> None:
         if any(self.values[v] is POISONED for v in op.operands):
@@ -324,7 +325,7 @@ class Lowering(Conversion):
         if isinstance(new, Tensor) and isinstance(old_type, TensorType) and old_type.shape is not None:
             return b.cast(new, old_type.shape).value
         if isinstance(new, SSAValue):
-            return b.value(arith.IndexCastOp, (new,), i64) if new.type == INDEX else new
+            return b.value(arith.IndexCastOp, (new,), i64) if old_type == INT and new.type == INDEX else new
         if old_type in (INT, FLOAT, BOOL) and isinstance(new, (int, float)):
             return b.constant(new, SCALAR_DTYPES[old_type])
         raise Unsupported(f"a result of type {old_type} cannot be returned")
@@ -395,6 +396,17 @@ def _dtype(type_: TensorType) -> DType:
 
 
 SCALAR_DTYPES: dict[Attribute, DType] = {INT: dtypes.int64, FLOAT: dtypes.float64, BOOL: dtypes.bool_}
+
+
+def _argument_type(argument: SSAValue) -> Attribute:
+    """Return the builtin type of a function's argument; Unsupported, with its name, if it has none."""
+    if is_builtin(argument.type):
+        return argument.type
+    try:
+        return convert_type(argument.type)
+    except Unsupported as e:
+        name = f" %{argument.name_hint}" if argument.name_hint else ""
+        raise Unsupported(f"the argument{name}: {e.reason}", e.hint) from e
 
 
 def border_type(type_: Attribute) -> Attribute:

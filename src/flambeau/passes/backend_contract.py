@@ -44,11 +44,14 @@ class Violation:
     """The op that breaks it; for an argument, the function."""
     type: Attribute | None = None
     """The type of the argument or result that breaks it, where it is one."""
+    value: str = ""
+    """The name of that argument or result, where it has one: `%x`."""
 
     @property
     def reason(self) -> str:
         """The constraint in words, with its number and the type that breaks it."""
-        here = f"; here is {self.type}" if self.type is not None else ""
+        name = f"{self.value}: " if self.value else ""
+        here = f"; here is {name}{self.type}" if self.type is not None else ""
         return f"{self.constraint.name}: {self.constraint.value}{here}"
 
     @property
@@ -77,18 +80,18 @@ def violations(module: ModuleOp) -> Iterator[Violation]:
 def _of_values(op: Operation, values: Iterable[SSAValue], at_border: bool) -> Iterator[Violation]:
     """Find what the types of an op's values break; lists may not cross the border of a function."""
     for value in values:
-        type_ = value.type
+        type_, name = value.type, f"%{value.name_hint}" if value.name_hint else ""
         if isinstance(type_, TensorType):
             if isinstance(type_, NonValueTensorType):
-                yield Violation(Constraint.C2, op, type_)
+                yield Violation(Constraint.C2, op, type_, name)
             if type_.shape is None:
-                yield Violation(Constraint.C3, op, type_)
+                yield Violation(Constraint.C3, op, type_, name)
             if type_.element_type is None:
-                yield Violation(Constraint.C4, op, type_)
+                yield Violation(Constraint.C4, op, type_, name)
         elif isinstance(type_, (TupleType, DictType, UnionType, NnModuleType)) or (
             at_border and isinstance(type_, ListType)
         ):
-            yield Violation(Constraint.C5, op, type_)
+            yield Violation(Constraint.C5, op, type_, name)
 
 
 def require_backend_contract(module: ModuleOp) -> ModuleOp:
