@@ -209,6 +209,54 @@ def test_a_suite_of_torch_mlir_runs_as_it_is(tmp_path: Path) -> None:
     ]
 
 
+ONE_BY_ONE = """
+from flambeau.engines.eager import EagerEngine
+
+class Backend:
+    name = "one-by-one"
+    targets = ("torch",)
+    many = False
+
+    def compile(self, module):
+        assert len(module.signatures) == 1, "one function at a time"
+        return EagerEngine().compile(module)
+
+    def run(self, artefact, function, inputs):
+        return artefact.call_flat(function, inputs)
+"""
+
+
+def test_a_backend_may_ask_for_one_function_at_a_time(tmp_path: Path) -> None:
+    """The samples of a case are programs of their own then."""
+    path = tmp_path / "one_by_one.py"
+    path.write_text(ONE_BY_ONE)
+    done = cts("--backend", path, "--case", "ops/add/float32", "--case", "ops/sum/float32", "--out", tmp_path / "o")
+    assert done.exit_code == 0, done.output
+    assert "2/2 100.0%" in done.output
+
+
+def test_a_case_of_a_file_by_its_id(tmp_path: Path) -> None:
+    path = tmp_path / "upstream_suite.py"
+    path.write_text(UPSTREAM)
+    case = ("--case", "user/AddModule_basic/float32", "--target", "tosa")
+    done = cts("--cases", path, *case, "--out", tmp_path / "o")
+    assert done.exit_code == 0, done.output
+    assert "1/1 100.0%" in done.output
+    done = cts(*case, "--out", tmp_path / "o")
+    assert done.exit_code == 2
+    assert "name its file with --cases" in done.output
+
+
+def test_a_file_may_name_dtypes_that_cannot_be_compiled(tmp_path: Path) -> None:
+    """S99: what is said about arguments is looked at when a program is scripted, and not when its file is loaded."""
+    path = tmp_path / "upstream_suite.py"
+    odd = UPSTREAM.replace("AddModule", "OddModule").replace("torch.float32, True", "torch.float8_e8m0fnu, True", 1)
+    path.write_text(UPSTREAM + odd.replace("lambda: OddModule()", "lambda: OddModule(), timeout_seconds=5"))
+    done = cts("--cases", path, "--target", "tosa", "-k", "_basic", "--out", tmp_path / "o")
+    assert done.exit_code == 0, done.output
+    assert "2/2 100.0%" in done.output
+
+
 SAMPLES = [
     ("ops", "f32,i64,bool,bf16,f16,c64", 330),
     ("edge", "f32,i32,f16", 240),

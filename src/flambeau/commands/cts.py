@@ -148,6 +148,7 @@ def cts_command(**given: Any) -> None:
 def _plan(options: Options) -> Plan:
     """Make the plan that the options ask for; cases by their ids bring their suites and dtypes with them."""
     from flambeau.api import OutputType
+    from flambeau.testing.cases import REGISTERED
     from flambeau.testing.results import Run
     from flambeau.testing.runner import Plan
     from flambeau.testing.selection import dtype_named, suite_and_dtype
@@ -159,6 +160,7 @@ def _plan(options: Options) -> Plan:
         ids += _failed_in(Run.load(options.failed))
     if ids and not suites:
         suites, dtypes = (tuple({pair[k]: None for pair in map(suite_and_dtype, ids)}) for k in (0, 1))
+        suites = tuple(suite for suite in suites if suite != REGISTERED.name)
     elif not suites and not options.files:
         suites = ("ops",)
     return Plan(

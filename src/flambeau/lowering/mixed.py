@@ -16,7 +16,6 @@ from flambeau.ir.dtypes import BY_TORCH_TYPE
 from flambeau.lowering.builder import INDEX, LoweringBuilder, Tensor
 from flambeau.lowering.scalars import as_float, as_int
 
-
 CONVERSIONS = (FromBuiltinTensorOp, ScalarConversionOp, ToBuiltinTensorOp)
 
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch.utils._pytree import tree_map
@@ -65,6 +65,10 @@ class Prepared:
         return describe(self.sample.calls[0])
 
 
+Programs: TypeAlias = "dict[str, tuple[Any, Module]]"
+"""For each function, the artefact that it is in and the module of that; many functions may share both."""
+
+
 class Batch:
     """Runs some cases on a backend, in this process."""
 
@@ -97,15 +101,15 @@ class Batch:
                             lowered[id_] = [(p, self._lowered(p, target)) for p in samples]
                         except Failure as failure:
                             yield _result(known[id_], target, failure, spent[id_])
-                for group, artefact, merged in self._compiled(lowered, target, spent):
+                for group, programs in self._compiled(lowered, target, spent):
                     for id_ in group:
                         outcome: Failure | int = 0
-                        if isinstance(artefact, Failure):
-                            outcome = artefact
+                        if isinstance(programs, Failure):
+                            outcome = programs
                         else:
                             self.tell([id_], target, "run")
                             try:
-                                outcome = self._run(known[id_], artefact, merged, lowered[id_], spent[id_])
+                                outcome = self._run(known[id_], programs, lowered[id_], spent[id_])
                             except Failure as failure:
                                 outcome = failure
                         result = _result(known[id_], target, outcome, spent[id_], len(lowered[id_]))
@@ -145,31 +149,34 @@ class Batch:
 
     def _compiled(
         self, lowered: dict[str, list[tuple[Prepared, Module]]], target: str, timings: dict[str, dict[str, float]]
-    ) -> Iterator[tuple[list[str], Any, Any]]:
-        """Compile groups of cases; yield their ids with an artefact, or a single id with its failure."""
+    ) -> Iterator[tuple[list[str], Programs | Failure]]:
+        """Compile groups of cases; yield their ids with the programs of their functions, or one id with its failure."""
         if not lowered:
             return
-        ids = list(lowered)
-        if len(ids) > 1 and not getattr(self.backend, "many", True):
+        ids, many = list(lowered), getattr(self.backend, "many", True)
+        if len(ids) > 1 and not many:
             for id_ in ids:
                 yield from self._compiled({id_: lowered[id_]}, target, timings)
             return
         self.tell(ids, target, "compile")
         start = time.perf_counter()
         try:
-            merged = merge({p.name: m for samples in lowered.values() for p, m in samples})
-            artefact = compile_cached(self.backend, merged)
+            functions = {p.name: m for samples in lowered.values() for p, m in samples}
+            programs: Programs = {}
+            for group in [functions] if many else [{name: m} for name, m in functions.items()]:
+                merged = merge(group)
+                programs |= dict.fromkeys(group, (compile_cached(self.backend, merged), merged))
         except Exception as error:
             if len(ids) > 1:
                 half = len(ids) // 2
                 for part in (ids[:half], ids[half:]):
                     yield from self._compiled({i: lowered[i] for i in part}, target, timings)
             else:
-                yield ids, self._compile_failure(lowered[ids[0]], error), None
+                yield ids, self._compile_failure(lowered[ids[0]], error)
             return
         for id_ in ids:
             timings[id_]["compile"] = (time.perf_counter() - start) / len(ids)
-        yield ids, artefact, merged
+        yield ids, programs
 
     def _compile_failure(self, samples: list[tuple[Prepared, Module]], error: Exception) -> Failure:
         """Find the sample of a case that the backend cannot compile, by compiling each alone."""
@@ -183,8 +190,7 @@ class Batch:
     def _run(
         self,
         case: Case,
-        artefact: Any,
-        merged: Module,
+        programs: Programs,
         samples: list[tuple[Prepared, Module]],
         timings: dict[str, float],
     ) -> int:
@@ -192,6 +198,7 @@ class Batch:
         count = 0
         for prepared, module in samples:
             judged = replace(case, compare="types") if prepared.sample.random else case
+            artefact, merged = programs[prepared.name]
             for call, expected in zip(prepared.sample.calls, prepared.expected, strict=True):
                 ir = _stages(prepared.torch, module)
                 with _failing("run", prepared.index, prepared.sample, ir):

@@ -74,7 +74,10 @@ def select(
     wanted = set(tags)
     missing = [i for i in ids if i not in cases]
     if missing:
-        raise ValueError(f"there is no case {missing[0]!r}; ids look like {next(iter(cases), 'ops/add/float32')!r}")
+        of_files = f"{REGISTERED.name}/"
+        hint = "name its file with --cases" if missing[0].startswith(of_files) and not cases else "ids look like "
+        hint += "" if hint.startswith("name") else repr(next(iter(cases), "ops/add/float32"))
+        raise ValueError(f"there is no case {missing[0]!r}; {hint}")
     found = [cases[i] for i in ids] if ids else list(cases.values())
     return [c for c in found if wanted <= c.tags and (not patterns or any(_matches(c.id, p) for p in patterns))]
 

@@ -87,9 +87,12 @@ class _Recorder:
 
 
 def register_test_case(
-    module_factory: Callable[[], torch.nn.Module],
+    module_factory: Callable[[], torch.nn.Module], timeout_seconds: int | None = None
 ) -> Callable[[Callable[[Any, TestUtils], None]], Callable[[Any, TestUtils], None]]:
-    """Register a function that calls a module; each of its calls is compiled and compared."""
+    """Register a function that calls a module; each of its calls is compiled and compared.
+
+    `timeout_seconds` is read over: a run has one limit for all cases, `--timeout`.
+    """
 
     def register(body: Callable[[Any, TestUtils], None]) -> Callable[[Any, TestUtils], None]:
         def samples() -> list[Sample]:

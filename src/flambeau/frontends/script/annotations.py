@@ -38,29 +38,28 @@ def annotate_args(annotations: Sequence[Any]) -> Callable[[F], F]:
     There is an entry for each argument, `self` included. None says nothing; a tensor is its shape, in which -1 is any
     size, its dtype, and whether it is a value that nobody writes.
     """
-    bounds = [_annotation(a) for a in annotations]
+    for entry in annotations:
+        is_triple = isinstance(entry, (tuple, list)) and len(entry) == 3 and isinstance(entry[1], torch.dtype)
+        if entry is not None and not is_triple:
+            raise TypeError(f"an argument is annotated with None or (shape, dtype, has_value_semantics), not {entry!r}")
 
     def annotate(function: F) -> F:
-        setattr(function, _ARGUMENTS, bounds)
+        setattr(function, _ARGUMENTS, list(annotations))
         return function
 
     return annotate
 
 
-def _annotation(entry: Any) -> ArgumentBound:
-    if entry is None:
-        return None
-    if not isinstance(entry, (tuple, list)) or len(entry) != 3 or not isinstance(entry[1], torch.dtype):
-        raise TypeError(f"an argument is annotated with None or (shape, dtype, has_value_semantics), not {entry!r}")
-    shape, dtype, has_value_semantics = entry
-    return tensor_bound(shape, dtype, has_value_semantics)
-
-
 def annotated_bounds(model: Any) -> list[ArgumentBound] | None:
-    """Return the types that `annotate_args` gave the model's forward; None without annotations."""
+    """Return the types that `annotate_args` gave the model's forward; None without annotations.
+
+    CompileError for a dtype without an MLIR type: only now, so that a file may say more than can be compiled.
+    """
     forward = getattr(model, "forward", model)
-    bounds = getattr(forward, _ARGUMENTS, None)
-    return None if bounds is None else list(bounds[1:] if isinstance(model, torch.nn.Module) else bounds)
+    entries = getattr(forward, _ARGUMENTS, None)
+    if entries is None:
+        return None
+    return [e and tensor_bound(*e) for e in (entries[1:] if isinstance(model, torch.nn.Module) else entries)]
 
 
 def exported_members(model: Any) -> tuple[str, ...]:
