@@ -71,6 +71,17 @@ def names_in(module: Module) -> set[str]:
 
 
 @pytest.mark.engine
+@pytest.mark.parametrize("kind", ["rule", "decomposition"])
+def test_a_custom_op_is_kept_as_a_composite(kind: str) -> None:
+    """S59: its arguments have the names that the rule gives them, and its body is what the rule makes."""
+    flambeau.lower("ours::gate")(gate_rule) if kind == "rule" else flambeau.decompose("ours::gate")(gate_decomposition)
+    module = flambeau.compile(program, (X, Y), output_type="stablehlo", keep={"ours.gate"})
+    assert 'stablehlo.composite "ours.gate"' in str(module)
+    assert "{composite_attributes = {scale = 2.000000e+00 : f64}, decomposition = @ours.gate.impl_0}" in str(module)
+    torch.testing.assert_close(flambeau.load(module, profile="quick")(X, Y), program(X, Y))
+
+
+@pytest.mark.engine
 @pytest.mark.parametrize("dynamic", [None, DYNAMIC], ids=["static", "dynamic"])
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_rule_serves_all_targets(target: str, dynamic: Any) -> None:

@@ -83,6 +83,26 @@ def test_constants_of_complex128_are_given_back(target: str):
 
 
 @pytest.mark.engine
+def test_constants_of_complex32_are_given_back():
+    """S28: a constant, a filled tensor and a weight."""
+
+    class Model(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("weight", torch.tensor([[1 + 2j, 3j], [0, -1.5]]).to(torch.complex32))
+
+        def forward(self, x: torch.Tensor):
+            full = torch.full((2,), 0.5 - 1j, dtype=torch.complex32)
+            return torch.tensor([1 + 2j], dtype=torch.complex32), full, self.weight, self.weight.cfloat() * x
+
+    model, x = Model(), torch.ones(2)
+    run = flambeau.load(flambeau.compile(model, (x,)), profile="quick")
+    for got, expected in zip(run(x), model(x), strict=True):
+        assert got.dtype is expected.dtype
+        assert torch.equal(got.cfloat(), expected.cfloat())
+
+
+@pytest.mark.engine
 @pytest.mark.parametrize("target", TARGETS[:2])
 @pytest.mark.parametrize("profile", ["quick", "model"])
 def test_tensors_of_complex128_are_filled(target: str, profile: str) -> None:

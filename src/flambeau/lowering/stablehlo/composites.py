@@ -7,6 +7,7 @@ gives for that op; ops with equal attributes and types share one.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
@@ -30,13 +31,14 @@ from flambeau.diagnostics import CompileError, Unsupported
 from flambeau.dialects import stablehlo
 from flambeau.dialects.torch.emitter import TorchEmitter
 from flambeau.dialects.torch.ops import ListConstructOp, ListUnpackOp, TorchOp
-from flambeau.dialects.torch.schema import Argument, Schema, selects
+from flambeau.dialects.torch.schema import Argument, Schema, parse_schema, selects
 from flambeau.dialects.torch.types import ListType, TensorType
 from flambeau.ir.conversion import RuleTable
 from flambeau.ir.dtypes import BY_CODE
+from flambeau.ir.plugins import over
 from flambeau.lowering.builder import LoweringBuilder, Tensor
 from flambeau.lowering.conversion import POISONED, Lowering, convert_type
-from flambeau.passes.decompose import decompose
+from flambeau.passes.decompose import decompose, decompositions
 
 Operands = Sequence[tuple[Argument, SSAValue, Any]]
 """The arguments of an op: their declarations, their values in the torch dialect, what these have become."""
@@ -67,9 +69,9 @@ class CompositeLowering(Lowering):
         return converted
 
     def _apply(self, op: TorchOp) -> None:
-        schema = op.schema
+        schema = (op.schema or self._declared(op)) if self.is_kept(op.overload) else None
         values = [self.values[v] for v in op.operands]
-        if schema is None or not self.is_kept(op.overload) or any(v is POISONED for v in values):
+        if schema is None or any(v is POISONED for v in values):
             super()._apply(op)
             return
         operands = list(zip(schema.arguments, op.operands, values, strict=True))
@@ -98,6 +100,16 @@ class CompositeLowering(Lowering):
         )
         made = self._carried(composite.results, results)
         self.record(op, made if len(op.results) > 1 or isinstance(op.results[0].type, ListType) else made[0])
+
+    def _declared(self, op: TorchOp) -> Schema | None:
+        """Take the names of a custom op's arguments from the rule or decomposition that it has; None without one."""
+        rule = self.rules.get(op.overload) or over(decompositions()).get(op.overload)
+        if rule is None:
+            return None
+        _, *parameters = inspect.signature(rule).parameters.values()
+        names = [p.name.strip("_") for p in parameters if p.kind is not inspect.Parameter.VAR_POSITIONAL]
+        names += [f"arg{i}" for i in range(len(names), len(op.operands))]
+        return parse_schema(op.overload, f"({', '.join(f'Tensor {name}' for name in names)}) -> ()")
 
     def _decomposition(
         self, op: TorchOp, schema: Schema, operands: Operands, types: Sequence[Attribute], results: Sequence[SSAValue]
