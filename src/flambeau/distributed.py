@@ -21,6 +21,9 @@ from flambeau.ir.dtypes import from_torch
 from flambeau.ir.module import Signature, TensorSpec
 from flambeau.lowering.stablehlo.sharding import Shardings
 
+OF_OPTIMIZER = "optimizer."
+"""What the names of an optimiser's state begin with, in a training step: `optimizer.weight.exp_avg`."""
+
 Placements = Any
 """A placement of PyTorch's (`Shard(0)`, `Replicate()`) along the plan's axis, or one for each axis by its name."""
 
@@ -78,9 +81,10 @@ def shardings_for(model: Any, signature: Signature, weights: Mapping[str, Any], 
     planner = Planner(axes, plan)
     placed = planner.weights(model, weights)
     arguments = [_argument(planner, a, placed) for a in signature.arguments]
-    written = {m.result for m in signature.mutations}
+    # What becomes state again lies as the state does.
+    written = {m.result: arguments[m.argument] for m in signature.mutations}
     results = [
-        None if not isinstance(r, TensorSpec) else _whole(len(r.shape)) if i in written else planner.result(i, r)
+        None if not isinstance(r, TensorSpec) else written[i] if i in written else planner.result(i, r)
         for i, r in enumerate(signature.results)
     ]
     return Shardings(axes, arguments, results, placed, planner.outputs(model))
@@ -153,6 +157,12 @@ class Planner:
                 raise ValueError(f"the plan names the parameter {path!r}, and the model has none of that name")
             if (name := names.get(path)) is not None:
                 placed[name] = self.placed(path, placements, tuple(weights[name].shape))
+        for name in [n for n in weights if n.startswith(OF_OPTIMIZER)]:
+            # What an optimiser holds for each element of a parameter lies as the parameter does.
+            path = name.removeprefix(OF_OPTIMIZER).rpartition(".")[0]
+            parameter = names.get(path, path)
+            if parameter in placed and tuple(weights[name].shape) == tuple(weights[parameter].shape):
+                placed[name] = placed[parameter]
         return {name: self._fully(name, w, placed.get(name)) for name, w in weights.items()}
 
     def _fully(self, name: str, weight: Any, sharding: Sharding | None) -> Sharding:

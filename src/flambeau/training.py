@@ -8,6 +8,7 @@ from typing import Any
 
 from flambeau.api import Module, OutputType, globalized, lower, paused_gc, stage
 from flambeau.keeping import check_names, kept_ops
+from flambeau.placing import before_mesh, placed
 
 
 @dataclass
@@ -35,6 +36,8 @@ def export_train_step(
     options: Mapping[str, Any] | None = None,
     verify: bool = False,
     state: str = "functional",
+    mesh: Any = None,
+    plan: Any = None,
 ) -> TrainStep:
     """Make one program of forward pass, backward pass and update: `run(inputs, targets, lr=0.1)` gives the loss.
 
@@ -49,12 +52,16 @@ def export_train_step(
     `schedule` names the optimiser's numbers that every call is given, as keyword arguments: a number, or a list with
     one for each of several parameter groups; all others are those of the export. `clip_norm` and `clip_value` clip the
     gradients as PyTorch's functions do; `accumulate` cuts a batch into so many parts, one after the other; `autocast`
-    is the dtype that the forward pass computes in under `torch.autocast`. The rest is as in `flambeau.compile`.
+    is the dtype that the forward pass computes in under `torch.autocast`. With `mesh` and `plan` the step is laid out
+    over many devices, and what the optimiser holds for a parameter lies as that does. The rest is as in
+    `flambeau.compile`.
     """
     from flambeau.frontends.fx.training import StepOptions, import_train_step, trace_step
 
-    output = OutputType.get(output_type)
+    output = wanted = OutputType.get(output_type)
     check_names(keep)
+    if mesh is not None or plan is not None:
+        output = before_mesh(model, output, None, mesh)
     batch = tuple(example_batch) if isinstance(example_batch, (tuple, list)) else (example_batch,)
     _check(model, loss, optimizer, batch, accumulate, state)
     timings: dict[str, float] = {}
@@ -66,7 +73,10 @@ def export_train_step(
             op, weights, signature = import_train_step(traced, kept_ops(keep), function)
         module = lower(Module(op, weights, {function: signature}, OutputType.RAW, timings), output, options, keep)
     if state == "globals":
-        module = globalized(module)
+        module = globalized(module, mesh)
+    if mesh is not None:
+        given = options or {}
+        module = placed(model, mesh, plan, function, module, lambda m, o: lower(m, wanted, {**given, **o}, keep))
     if verify:
         module.verify()
     return TrainStep(**{**vars(module), "unused": traced.unused})

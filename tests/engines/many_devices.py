@@ -99,6 +99,46 @@ def fully_sharded() -> Any:
     return measured(flambeau.load(module, engine="xla"), model, inputs) | {"weights": module.weights.nbytes}
 
 
+def training() -> Any:
+    """Train a Llama of two layers by steps that are split over data and tensors; with FSDP too."""
+    import copy
+
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=4,
+        vocab_size=64, use_cache=False,
+    )  # fmt: skip
+    first, ids = LlamaForCausalLM(config), torch.randint(0, 64, (4, 8))
+    targets = torch.randint(0, 64, (4, 8))
+
+    def loss(output: Any, wanted: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.cross_entropy(output.logits.flatten(0, 1), wanted.flatten())
+
+    found = {}
+    for name, plan in (("megatron", Plan(MEGATRON)), ("fsdp", Plan(MEGATRON, fsdp="data"))):
+        model, reference = copy.deepcopy(first), copy.deepcopy(first)
+        mine, theirs = (torch.optim.AdamW(m.parameters(), lr=1e-2) for m in (model, reference))
+        batch = ({"input_ids": ids}, targets)
+        step = flambeau.export_train_step(model, loss, mine, batch, output_type="stablehlo", mesh=MESH, plan=plan)
+        run = flambeau.load(step, engine="xla")
+        losses = []
+        for _ in range(4):
+            theirs.zero_grad()
+            expected = loss(reference(**batch[0]), targets)
+            expected.backward()
+            theirs.step()
+            losses.append((float(run(*batch, lr=1e-2)), float(expected.detach())))
+        pairs = zip(model.parameters(), reference.parameters(), strict=True)
+        parts = run.partitioned()
+        found[name] = {
+            "losses": losses, "difference": max(float((a - b).abs().max()) for a, b in pairs),
+            "collectives": parts.collectives(), "bytes": parts.bytes_per_device(), "state": step.weights.nbytes,
+        }  # fmt: skip
+    return found
+
+
 def state() -> Any:
     """Write a buffer and raise from a check, on many devices."""
 

@@ -38,7 +38,7 @@ def result_of(process: subprocess.Popen[str]) -> Any:
 
 @pytest.fixture(scope="module")
 def found() -> Any:
-    return result_of(start("tensor_parallel", "embeddings_and_sequences", "fully_sharded", "state"))
+    return result_of(start("tensor_parallel", "embeddings_and_sequences", "fully_sharded", "state", "training"))
 
 
 def test_a_llama_in_tensor_parallel(found: Any) -> None:
@@ -71,6 +71,18 @@ def test_weights_are_fully_sharded(found: Any) -> None:
 
 def test_state_is_written_and_checks_raise(found: Any) -> None:
     assert found["state"] == {"same": True, "calls": [2.0] * 8, "message": "index out of range"}
+
+
+@pytest.mark.parametrize(("plan", "share"), [("megatron", 0.45), ("fsdp", 0.25)])
+def test_a_training_step_is_split_as_the_model_is(found: Any, plan: str, share: float) -> None:
+    """What the optimiser holds lies as the parameters do, and all of it is written back."""
+    found = found["training"][plan]
+    for mine, expected in found["losses"]:
+        assert abs(mine - expected) < 1e-4
+    assert found["losses"][-1][0] < found["losses"][0][0]
+    assert found["difference"] < 1e-4
+    assert found["collectives"]["all-reduce"] > 8  # those of the forward pass, of its gradients, and over the data
+    assert found["bytes"] < share * found["state"]
 
 
 @pytest.fixture(scope="module")

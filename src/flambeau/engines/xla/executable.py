@@ -218,7 +218,9 @@ class XlaExecutable(ProgramExecutable):
         arguments = tuple(a.spec for a in signature.arguments)
         self.compilations += 1
         if program.axes:
-            partitioned = partition(program, self._device, self.weights, arguments, tuple(results) or signature.results)
+            written = [m.result for m in signature.mutations]
+            given = tuple(results) or signature.results
+            partitioned = partition(program, self._device, self.weights, arguments, given, written)
             self.timings["compile"] = self.timings.get("compile", 0.0) + time.perf_counter() - start
             return partitioned
         run, early = self._for_device(program)

@@ -7,13 +7,14 @@ called with the same arguments; of weights it reads the parts that its devices n
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import jax
 import jax.extend.backend as backends
 import numpy as np
+from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from flambeau.engines.errors import EngineError, RunError
@@ -30,7 +31,9 @@ class Partitioned:
     executable: Any
     shardings: list[NamedSharding]
     split: list[NamedSharding | None]
-    """How results are laid out that stay split; None for those that are whole."""
+    """How results are laid out that are split; None for those that are whole."""
+    written: frozenset[int]
+    """The results that become state, which are put together."""
     weights: list[Any]
     device: Device
     """Any of those that the program runs on, which tells what kind they are."""
@@ -49,21 +52,32 @@ class Partitioned:
             if self.program.checks and (failed := int(np.asarray(found[-1][0]))):
                 raise RunError(self.program.checks[failed - 1])
             return [
-                self._result(parts, spec, sharding, as_torch)
-                for parts, spec, sharding in zip(found, self.results, self.split, strict=False)
+                self._result(parts, spec, sharding, as_torch, i in self.written)
+                for i, (parts, spec, sharding) in enumerate(zip(found, self.results, self.split, strict=False))
             ]
         except JaxError as error:
             raise RunError(str(error)) from error
 
     def _result(
-        self, parts: Sequence[Any], spec: TensorSpec | ScalarSpec, sharding: NamedSharding | None, as_torch: bool
+        self,
+        parts: Sequence[Any],
+        spec: TensorSpec | ScalarSpec,
+        sharding: NamedSharding | None,
+        as_torch: bool,
+        is_state: bool,
     ) -> Any:
         if sharding is None or not isinstance(spec, TensorSpec):
             # It is whole on every device: the first one's will do.
             return from_array(self.device, parts[0], spec, as_torch, to_cpu=True)
         shape = tuple(n or 0 for n in spec.shape)
         with jax.enable_x64(True):
-            return jax.make_array_from_single_device_arrays(shape, sharding, list(parts))
+            array = jax.make_array_from_single_device_arrays(shape, sharding, list(parts))
+            if not is_state:
+                return array
+            if not array.is_fully_addressable:
+                array = multihost_utils.process_allgather(array, tiled=True)
+            whole = jax.device_put(array, self.device.handle)
+        return from_array(self.device, whole, spec, as_torch, to_cpu=True)
 
     def collectives(self) -> dict[str, int]:
         """Count the collective operations of the partitioned program by name, `all-reduce` and others."""
@@ -82,8 +96,12 @@ def partition(
     weights: Mapping[str, Any],
     arguments: tuple[TensorSpec | ScalarSpec, ...],
     results: tuple[TensorSpec | ScalarSpec, ...],
+    written: Collection[int] = (),
 ) -> Partitioned:
-    """Compile a program for its mesh, on the devices of the same kind as `device`, and distribute its weights."""
+    """Compile a program for its mesh, on the devices of the same kind as `device`, and distribute its weights.
+
+    `written` are the results that become state.
+    """
     axes = dict(program.axes)
     wanted, devices = math.prod(axes.values()), device.client.devices()
     if len(devices) < wanted:
@@ -115,7 +133,8 @@ def partition(
         except (ValueError, TypeError) as error:
             raise EngineError(f"cannot distribute the weight {name!r}: {error}") from error
     split = stay or [None] * len(results)
-    return Partitioned(program, executable, shardings[: len(arguments)], split, placed, device, arguments, results)
+    of_arguments = shardings[: len(arguments)]
+    return Partitioned(program, executable, of_arguments, split, frozenset(written), placed, device, arguments, results)
 
 
 def _sharding(mesh: Mesh, layout: Sequence[Sequence[str]]) -> NamedSharding:

@@ -92,7 +92,7 @@ class Wanted:
 def program_of(module: ModuleOp, name: str, wanted: Wanted, written: Collection[int] = ()) -> Program:
     """Make the program of one function of a module in StableHLO, which stays as it is.
 
-    `written` are the results that become state, and are whole. Raises OpenSize if some size in it is not known at
+    `written` are the results that become state, and lie as it does. Raises OpenSize if some size in it is not known at
     compile time.
     """
     axes = axes_of(module, wanted.mesh)
@@ -114,7 +114,8 @@ def program_of(module: ModuleOp, name: str, wanted: Wanted, written: Collection[
     keep_arithmetic(alone, wanted.is_cpu)
     if wanted.is_cpu:
         broadcasts_to_gathers(alone)
-    kept = [None if wanted.gather or i in written else s for i, s in enumerate(shardings_of(function, "res_attrs"))]
+    given = enumerate(shardings_of(function, "res_attrs"))
+    kept = [s if i in written or not wanted.gather else None for i, s in given]
     layouts = _lay_out(function, shardings, kept) if axes else ()
     results = tuple(s.axes if s is not None and any(s.axes) else None for s in kept) if axes else ()
     text = generic_text(eliminate_dead_symbols(alone))
