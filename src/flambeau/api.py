@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 from xdsl.dialects.builtin import ModuleOp
 
 from flambeau.diagnostics import CompileError, Diagnostic, reporting
+from flambeau.distributed.placing import before_mesh, parallelized_model, placed
 from flambeau.ir.module import Signature, Weights
 from flambeau.ir.printing import generic_text, pretty_text
 from flambeau.keeping import check_names, checked_options, kept_ops, left_to_engine
 from flambeau.lowering.targets import get_target, names
-from flambeau.placing import before_mesh, parallelized_model, placed
 from flambeau.signatures import with_random_state, with_results
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from flambeau.api import Module, OutputType, globalized, lower, paused_gc, stage
+from flambeau.distributed.placing import before_mesh, placed
 from flambeau.keeping import check_names, kept_ops
-from flambeau.placing import before_mesh, placed
 
 
 @dataclass
@@ -46,8 +46,8 @@ def export_train_step(
     `(inputs,)`, and the model returns its loss, or something that has it under the name `loss`.
 
     The state is what the model and the optimiser hold: parameters, buffers, and `optimizer.weight.exp_avg` and the like
-    are named weights of the module, and a call writes them in place, so that the model is trained by calling the
-    program. An optimiser that has taken no step yet gets the state that its first step would make.
+    are named weights of the module, and a call writes them in place. An optimiser that has taken no step yet gets the
+    state that its first step would make.
 
     `schedule` names the optimiser's numbers that every call is given, as keyword arguments: a number, or a list with
     one for each of several parameter groups; all others are those of the export. `clip_norm` and `clip_value` clip the
@@ -65,8 +65,8 @@ def export_train_step(
     batch = tuple(example_batch) if isinstance(example_batch, (tuple, list)) else (example_batch,)
     _check(model, loss, optimizer, batch, accumulate, state)
     timings: dict[str, float] = {}
-    settings = StepOptions(tuple(schedule), clip_norm, clip_value, accumulate, autocast)
     with stage(timings, "export"):
+        settings = StepOptions(tuple(schedule), clip_norm, clip_value, accumulate, autocast)
         traced = trace_step(model, loss, optimizer, batch, settings)
     with paused_gc():
         with stage(timings, "import"):
@@ -75,8 +75,8 @@ def export_train_step(
     if state == "globals":
         module = globalized(module, mesh)
     if mesh is not None:
-        given = options or {}
-        module = placed(model, mesh, plan, function, module, lambda m, o: lower(m, wanted, {**given, **o}, keep))
+        told = options or {}
+        module = placed(model, mesh, plan, function, module, lambda m, o: lower(m, wanted, {**told, **o}, keep))
     if verify:
         module.verify()
     return TrainStep(**{**vars(module), "unused": traced.unused})

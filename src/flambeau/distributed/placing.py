@@ -12,7 +12,7 @@ def parallelized_model(model: Any, mesh: Any, plan: Any) -> Any:
     """Make a model over whole tensors of one that PyTorch has split; None for other programs."""
     if "torch.distributed.tensor" not in sys.modules:
         return None
-    from flambeau.parallelized import parallelized
+    from flambeau.distributed.parallelized import parallelized
 
     return parallelized(model, mesh, plan)
 
@@ -44,13 +44,13 @@ def placed(
     lowered: Callable[[Any, Mapping[str, Any]], Any],
 ) -> Any:
     """Lower a `Module` to StableHLO, and lay it out over a mesh of devices."""
-    from flambeau.distributed import Plan, shardings_for
+    from flambeau.distributed.plans import Plan, shardings_for
     from flambeau.lowering.stablehlo.manual import exchanges
     from flambeau.lowering.stablehlo.sharding import annotate
 
     plan = Plan.of(plan)
     if module.output_type == "torch":
-        from flambeau.collectives import groups_of
+        from flambeau.distributed.collectives import groups_of
 
         groups = groups_of(module.op, mesh, plan)
         is_manual, module = bool(groups.axes), lowered(module, groups.options())
@@ -58,7 +58,7 @@ def placed(
         is_manual = exchanges(module.op)
     signature = module.signatures[function]
     if is_manual:
-        from flambeau.collectives import spread
+        from flambeau.distributed.collectives import spread
 
         made = spread(model, module.op, function, signature, module.weights, mesh, plan)
         signatures = {**module.signatures, function: made.signature}

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from flambeau.distributed import (
+from flambeau.distributed.plans import (
     Plan,
     axes_of,
     is_replicate,

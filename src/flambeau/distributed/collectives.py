@@ -19,7 +19,7 @@ from xdsl.ir import Operation
 from flambeau.diagnostics import CompileError, Diagnostic
 from flambeau.dialects.sdy import Sharding, ShardingConstraintOp
 from flambeau.dialects.torch.ops import TorchOp
-from flambeau.distributed import Plan, Planner, axes_of, parameter_names, require_like
+from flambeau.distributed.plans import Plan, Planner, axes_of, parameter_names, require_like
 from flambeau.infer.builder import python_value
 from flambeau.ir.module import Signature, TensorSpec, Weights
 from flambeau.lowering.stablehlo.groups import Groups, axes_along

@@ -1,11 +1,4 @@
-"""Programs over many devices: PyTorch's words for how a model is split, as shardings of StableHLO.
-
-    mesh = {"data": 2, "tensor": 4}            # or a torch.distributed DeviceMesh with names
-    plan = {"layers.*.attention.query": ColwiseParallel(), "layers.*.attention.out": RowwiseParallel()}
-    module = flambeau.compile(model, (x,), output_type="stablehlo", mesh=mesh, plan=plan)
-
-The plan is the one that `parallelize_module` takes. Nothing is computed here: XLA partitions the program.
-"""
+"""Plans: how a model is split over a mesh, and what that says of each of its tensors."""
 
 from __future__ import annotations
 
