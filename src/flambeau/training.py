@@ -52,9 +52,8 @@ def export_train_step(
     `schedule` names the optimiser's numbers that every call is given, as keyword arguments: a number, or a list with
     one for each of several parameter groups; all others are those of the export. `clip_norm` and `clip_value` clip the
     gradients as PyTorch's functions do; `accumulate` cuts a batch into so many parts, one after the other; `autocast`
-    is the dtype that the forward pass computes in under `torch.autocast`. With `mesh` and `plan` the step is laid out
-    over many devices, and what the optimiser holds for a parameter lies as that does. The rest is as in
-    `flambeau.compile`.
+    is the dtype that the forward pass computes in under `torch.autocast`. The rest is as in `flambeau.compile`; with a
+    `mesh`, what the optimiser holds for a parameter lies as that does.
     """
     from flambeau.frontends.fx.training import StepOptions, import_train_step, trace_step
 
