@@ -214,8 +214,10 @@ def suite_of(name: str, infos: Iterable[Any], dtypes: Iterable[str], change: Any
 def _samples(info: Any, dtype: torch.dtype, change: Any) -> list[Sample]:
     op = Promised(info.op, PROMISES[info.name]) if info.name in PROMISES else info.op
     is_random = RANDOM_CALLS.get(info.name, lambda sample: False)
+    # Sums of large numbers with either sign: what is left of them is little but rounding.
+    cancels = info.name.startswith(("nn.functional.conv", "matrix_exp"))
     found = [
-        change(replace(sample_of(op, (s.input, *s.args), s.kwargs), random=bool(is_random(s))))
+        change(replace(sample_of(op, (s.input, *s.args), s.kwargs), random=bool(is_random(s)), rounding=cancels))
         for s in chosen(info, dtype)
     ]
     return [s for s in found if s is not None]
