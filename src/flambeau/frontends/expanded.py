@@ -29,7 +29,7 @@ EXPANDED = frozenset(
         "aten.sigmoid_backward", "aten.softplus_backward", "aten.special_bessel_j0", "aten.special_bessel_j1",
         "aten.special_entr", "aten.special_i0e", "aten.special_i1", "aten.special_i1e", "aten.special_log_ndtr",
         "aten.split_copy.Tensor", "aten.sym_numel", "aten.sym_size",
-        "aten.sym_size.int", "aten.tanh_backward", "aten.tensor", "aten.tensor.complex", "aten.tril_indices",
+        "aten.sym_size.int", "aten.tanh_backward", "aten.tensor.complex", "aten.tril_indices",
         "aten.triu_indices", "aten.unique_dim", "aten.view_copy.dtype", "aten.xlogy.Scalar_Self", "aten.zero",
         "prim.NumToTensor.bool", "prim.dtype", "prim.layout",
     }
